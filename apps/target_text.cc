@@ -64,11 +64,7 @@ std::string DescribeProcessors(const evaluate::ProcessorReport& report, size_t m
   if (report.nodes.empty()) return "";
   std::string text = "  x86 without VNNI: " + evaluate::DescribeSaturation(report);
   text += report.sqnr_db ? "\n" : " (give --data)\n";
-  if (report.is_harmful()) {
-    text +=
-        "  WARNING: this model is wrong on such processors; quantize it with --set "
-        "integer_kernels=safe (the default)\n";
-  }
+  if (report.is_harmful()) text += fmt::format("  WARNING: {}\n", evaluate::kHarmfulWarning);
   for (const std::string& what : report.not_simulated) {
     text += fmt::format("  not simulated: {}\n", what);
   }

@@ -24,7 +24,7 @@ def page_text(page: Path, dialect: str) -> str:
     head, mark, _ = text.partition(MARK)
     if not mark:
         raise SystemExit(f"{page}: there is no line {MARK.strip()}")
-    lines = []
+    lines = ["", *fates.counts(words.TABLES)]
     for title, table in words.TABLES.items():
         lines += ["", f"### {title}", "", *fates.markdown(table)]
     return head + mark + "\n".join(lines) + "\n"

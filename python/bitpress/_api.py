@@ -3,12 +3,11 @@
 import contextlib
 import json
 import os
-import warnings
 from pathlib import Path
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple, Union
 
 from bitpress import _native
-from bitpress._errors import ArgumentTypeError, InvalidArgumentError
+from bitpress._errors import ArgumentTypeError, InvalidArgumentError, warn
 from bitpress._files import Model, PathLike, existing, model_file
 from bitpress._progress import Progress, Reporting
 from bitpress._runtime import use_onnxruntime
@@ -197,7 +196,7 @@ def calibrate(model: Model, data: Data, output: PathLike, *, config: Optional[Co
 
 def warn_of_left_out(names: Sequence[str]) -> None:
     if names:
-        warnings.warn(f"{len(names)} samples failed and were left out: {', '.join(map(repr, names))}", stacklevel=3)
+        warn(UserWarning(f"{len(names)} samples failed and were left out: {', '.join(map(repr, names))}"))
 
 
 def merge(files: Sequence[PathLike], output: PathLike,

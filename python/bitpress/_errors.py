@@ -1,5 +1,8 @@
 """The exceptions and warnings of Bitpress. Each exception is also the built-in one that fits, so that `except ValueError` works too."""
 
+import sys
+import warnings
+
 
 class Error(Exception):
     """The base of all: the message says what is wrong, where, what was expected and what to do."""
@@ -42,3 +45,11 @@ class QuantizationWarning(UserWarning):
     def __init__(self, message: str, kind: str = ""):
         super().__init__(message)
         self.kind = kind
+
+
+def warn(warning: Warning) -> None:
+    """Warns at the line of the caller's script: the first that is not of this package."""
+    level = 1
+    while (frame := sys._getframe(level)).f_back and f"{frame.f_globals.get('__name__')}.".startswith("bitpress."):
+        level += 1
+    warnings.warn(warning, stacklevel=level + 1)

@@ -2,13 +2,12 @@
 
 import contextlib
 import tempfile
-import warnings
 from pathlib import Path
 from typing import Any, Iterator, Mapping, Optional, Sequence, Tuple, Union
 
 from bitpress import _native
 from bitpress._api import ConfigLike, Plan, Rule, _config, _count, _setting_text
-from bitpress._errors import InvalidArgumentError, QuantizationWarning
+from bitpress._errors import InvalidArgumentError, QuantizationWarning, warn
 from bitpress._files import Model, PathLike, existing, model_file
 from bitpress._progress import Progress, Reporting
 from bitpress._runtime import use_onnxruntime
@@ -108,12 +107,12 @@ def quantize(model: Model, output: PathLike, config: Optional[ConfigLike] = None
     use_onnxruntime()
     replaced = _native.replaced_data_note(Path(output))
     if replaced:
-        warnings.warn(QuantizationWarning(replaced, "removed"), stacklevel=2)
+        warn(QuantizationWarning(replaced, "removed"))
     with _plan_file(plan, arguments), model_file(model) as path, sample_arguments(data, labels, image, samples) as source:
         with Reporting(progress) as callback:
             report = _native.quantize(path, Path(output), source, arguments, callback)
     for kind, text in report.warnings:
-        warnings.warn(QuantizationWarning(text, kind), stacklevel=2)
+        warn(QuantizationWarning(text, kind))
     return report
 
 

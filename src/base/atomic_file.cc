@@ -104,8 +104,8 @@ std::filesystem::path AtomicFile::ReadablePath(bool beside) {
   return fmt::format("/proc/{}/fd/{}", ::getpid(), descriptor_);
 }
 
-void AtomicFile::Commit() {
-  if (::fsync(descriptor_) != 0) FailIo("write");
+void AtomicFile::Commit(Durability durability) {
+  if (durability == Durability::kOnDisk && ::fsync(descriptor_) != 0) FailIo("write");
   if (temporary_.empty()) GiveName();
   const int descriptor = std::exchange(descriptor_, -1);
   if (::close(descriptor) != 0) FailIo("write");
@@ -132,10 +132,10 @@ void CheckWritable(const std::filesystem::path& path) {
   const AtomicFile probe(path);
 }
 
-void WriteFile(const std::filesystem::path& path, std::string_view content) {
+void WriteFile(const std::filesystem::path& path, std::string_view content, Durability durability) {
   AtomicFile file(path);
   file.Write(content);
-  file.Commit();
+  file.Commit(durability);
 }
 
 std::string ReadFile(const std::filesystem::path& path) {

@@ -5,10 +5,10 @@
 //   file.Write(bytes);
 //   file.Commit();
 //
-// The data go to a file without a name in the same folder. `Commit` flushes it to disk and puts it
-// in place. Without Commit nothing is left, even if the process is killed. File systems that have
-// no files without names get a temporary one with a name, which only a killed process leaves
-// behind.
+// The data go to a file without a name in the same folder. `Commit` flushes it to disk, if that is
+// asked for, and puts it in place. Without Commit nothing is left, even if the process is killed.
+// File systems that have no files without names get a temporary one with a name, which only a
+// killed process leaves behind.
 #pragma once
 
 #include <cstddef>
@@ -17,6 +17,12 @@
 #include <string_view>
 
 namespace bitpress {
+
+// What Commit waits for.
+enum class Durability {
+  kOnDisk,      // the content is on the disk, and survives a loss of power
+  kForReaders,  // other processes read it, while this one lives: temporary files
+};
 
 class AtomicFile {
  public:
@@ -41,7 +47,7 @@ class AtomicFile {
   std::filesystem::path ReadablePath(bool beside);
 
   // Makes the file visible under its name. Throws Error(kIo), and the written data are gone then.
-  void Commit();
+  void Commit(Durability durability = Durability::kOnDisk);
 
  private:
   [[noreturn]] void FailIo(std::string_view action) const;
@@ -63,7 +69,8 @@ std::filesystem::path FollowLink(const std::filesystem::path& path);
 void CheckWritable(const std::filesystem::path& path);
 
 // Writes a whole file, which appears with all of the content or not at all. Throws Error(kIo).
-void WriteFile(const std::filesystem::path& path, std::string_view content);
+void WriteFile(const std::filesystem::path& path, std::string_view content,
+               Durability durability = Durability::kOnDisk);
 
 // The whole file. Throws Error(kIo) naming the path.
 std::string ReadFile(const std::filesystem::path& path);

@@ -7,7 +7,6 @@
 
 #include "base/error.h"
 #include "base/processors.h"
-#include "base/scratch_folder.h"
 #include "calibrate/collector.h"
 #include "calibrate/instrument.h"
 #include "calibrate/piece_runs.h"
@@ -226,20 +225,14 @@ class Calibrator::Impl {
   }
 
   void LoadWhole() {
-    // The model goes through a file, which ONNX Runtime maps. In memory the weights would be twice.
-    const ScratchFolder folder;
-    const std::filesystem::path path = folder.path() / "observed.onnx";
-    {
-      graph::Model observed = model_.Clone();
-      InsertObservers(observed, values_);
-      observed.Save(path, graph::ExternalData::kAlways);
-    }
+    graph::Model observed = model_.Clone();
+    InsertObservers(observed, values_);
     runtime::SessionOptions session;
     session.num_threads = static_cast<int>(num_threads_);
     session.operator_library = options_.operator_library;
     operators_.emplace(collector_);
     session.observers = &*operators_;
-    session_.emplace(path, session);
+    session_.emplace(runtime::Session::FromModel(observed, session));
     fixed_rows_ = FixedRows(session_->inputs());
   }
 

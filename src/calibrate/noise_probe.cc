@@ -1,14 +1,12 @@
 #include "calibrate/noise_probe.h"
 
 #include <algorithm>
-#include <filesystem>
 #include <limits>
 #include <optional>
 #include <utility>
 
 #include "base/check.h"
 #include "base/output_error.h"
-#include "base/scratch_folder.h"
 #include "calibrate/model_pieces.h"
 #include "calibrate/piece_runs.h"
 #include "formats/reference.h"
@@ -208,12 +206,9 @@ void NoiseProbe::Open(const graph::Model& model, const plan::ResolvedPlan& resol
   runtime::SessionOptions options;
   options.num_threads = num_threads_;
   options.observers = &operators_;
-  // The model goes through a file, which ONNX Runtime maps. In memory the weights would be twice.
-  const ScratchFolder folder;
   const auto open = [&](const graph::Model& part) {
-    const std::filesystem::path path = folder.path() / fmt::format("probe_{}.onnx", pieces_.size());
-    part.Save(path, graph::ExternalData::kAlways);
-    pieces_.push_back({std::make_unique<runtime::Session>(path, options)});
+    pieces_.push_back(
+        {std::make_unique<runtime::Session>(runtime::Session::FromModel(part, options))});
   };
   auto [probed, passed] = WithPasses(model, resolved, rows);
   fetched_ = FetchJudged(probed, judged_);

@@ -9,7 +9,6 @@
 namespace bitpress::calibrate {
 namespace {
 
-namespace fs = std::filesystem;
 
 // Forgets the shape that a model states of a value if the value has another one. A whole model runs
 // all the same, because nobody compares the shapes of its inner values.
@@ -83,21 +82,16 @@ std::shared_ptr<runtime::Session> PieceRuns::Open(size_t piece, const PiecePass&
   for (const std::string& value : pass.observed) {
     if (model_.IsInput(value) && std::ranges::count(given, value) == 0) given.push_back(value);
   }
-  const ScratchFolder folder;
-  const fs::path path = folder.path() / "piece.onnx";
-  {
-    graph::Model part = graph::Extract(model_, given, computed);
-    InsertObservers(part, pass.observed);
-    for (const std::string& value : computed) {
-      if (std::ranges::count(outputs, value) == 0) part.RemoveOutput(value);
-    }
-    part.Save(path, graph::ExternalData::kAlways);
+  graph::Model part = graph::Extract(model_, given, computed);
+  InsertObservers(part, pass.observed);
+  for (const std::string& value : computed) {
+    if (std::ranges::count(outputs, value) == 0) part.RemoveOutput(value);
   }
   runtime::SessionOptions session;
   session.num_threads = runtime::SessionThreads(options_.num_threads);
   session.operator_library = options_.operator_library;
   session.observers = pass.operators;
-  return std::make_shared<runtime::Session>(path, session);
+  return std::make_shared<runtime::Session>(runtime::Session::FromModel(part, session));
 }
 
 SampleCounts PieceRuns::Run(size_t piece, const PiecePass& pass) {

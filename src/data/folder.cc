@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "data/kept_samples.h"
 #include "data/labels.h"
 #include "data/token_source.h"
 
@@ -277,6 +278,11 @@ FolderListing ListFolder(const SourceOptions& options) {
 }
 
 std::unique_ptr<Source> OpenSource(const SourceOptions& options) {
+  if (options.kept) {
+    SourceOptions read = options;
+    const std::shared_ptr<KeptSamples> kept = std::exchange(read.kept, nullptr);
+    return kept->Open(read, OpenSource);
+  }
   if (options.opener) return options.opener(options);
   if (options.tokens) return MakeTokenSource(options);
   FolderListing listing = ListFolder(options);

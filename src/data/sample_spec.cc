@@ -85,6 +85,7 @@ SourceOptions ToSourceOptions(const SampleSpec& samples, const graph::Model& mod
   source.limit = samples.limit;
   source.shard = samples.shard;
   source.part_of = samples.part_of;
+  source.kept = samples.kept;
   source.use_whole_items = samples.whole_items;
   return source;
 }

@@ -123,6 +123,8 @@ struct SourceOptions;
 // A function that opens samples that lie in no folder, as the options want them.
 using SourceOpener = std::function<std::unique_ptr<Source>(const SourceOptions&)>;
 
+class KeptSamples;
+
 // Samples that are made from token ids; see token_source.h.
 struct TokenOptions {
   std::filesystem::path file;  // .npy of ids
@@ -163,6 +165,8 @@ struct SourceOptions {
   // Photos of the next batch are decoded while the caller works on this one. Leave it out if the
   // caller measures time.
   bool read_ahead = false;
+  // Keeps the first samples and gives them again; see kept_samples.h. May be null.
+  std::shared_ptr<KeptSamples> kept = {};
 };
 
 // The samples of a task, as its user describes them, independent of the model.
@@ -179,6 +183,7 @@ struct SampleSpec {
   size_t limit = 0;  // at most this many samples, from the start; 0: all
   Shard shard = {};  // the part of these samples that counts
   std::optional<SamplePlace> part_of = std::nullopt;  // as SourceOptions::part_of
+  std::shared_ptr<KeptSamples> kept = {};             // as SourceOptions::kept
   bool whole_items = false;  // each item is one sample, whatever its first dimension says
   // Tells whether the first item had to be run as a whole, once a task has tried it. Copies share
   // it: a work must not read its samples in two ways.

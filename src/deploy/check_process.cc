@@ -10,13 +10,13 @@
 
 #include "base/atomic_file.h"
 #include "base/available_memory.h"
+#include "base/byte_stream.h"
 #include "base/child_process.h"
 #include "base/error.h"
 #include "base/messages.h"
 #include "base/scratch_folder.h"
 #include "base/text.h"
 #include "base/version.h"
-#include "graph/model.h"
 #include "runtime/ort_library.h"
 
 namespace bitpress::deploy {
@@ -26,6 +26,7 @@ namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 
 constexpr const char* kRequest = "request.json";
+constexpr const char* kSamples = "samples";
 constexpr const char* kAnswer = "answer.json";
 constexpr const char* kStage = "stage.txt";
 constexpr const char* kLog = "log.txt";
@@ -40,8 +41,44 @@ std::string Dump(const Json& json) {
   return json.dump(1, ' ', false, Json::error_handler_t::replace);
 }
 
-fs::path SampleFile(const fs::path& folder, size_t sample, size_t input) {
-  return folder / fmt::format("sample_{}_{}.pb", sample, input);
+// Writes a file that the other process reads.
+void Tell(const fs::path& path, std::string_view content) {
+  WriteFile(path, content, Durability::kForReaders);
+}
+
+void TellSamples(const fs::path& path, const std::vector<std::vector<Tensor>>& samples) {
+  ByteWriter writer;
+  writer.Number<uint64_t>(samples.size());
+  for (const std::vector<Tensor>& sample : samples) {
+    writer.Number<uint64_t>(sample.size());
+    for (const Tensor& tensor : sample) {
+      writer.Number<uint64_t>(static_cast<uint64_t>(tensor.type));
+      writer.Number<uint64_t>(tensor.dims.size());
+      for (const int64_t dim : tensor.dims) writer.Number(dim);
+      writer.Number<uint64_t>(tensor.bytes.size());
+      writer.bytes().append(reinterpret_cast<const char*>(tensor.bytes.data()),
+                            tensor.bytes.size());
+    }
+  }
+  Tell(path, writer.bytes());
+}
+
+std::vector<std::vector<Tensor>> SamplesIn(const fs::path& path) {
+  const std::string content = ReadFile(path);
+  ByteReader reader(content, "samples of a check");
+  std::vector<std::vector<Tensor>> samples(reader.Number<uint64_t>());
+  for (std::vector<Tensor>& sample : samples) {
+    sample.resize(reader.Number<uint64_t>());
+    for (Tensor& tensor : sample) {
+      tensor.type = static_cast<DataType>(reader.Number<uint64_t>());
+      tensor.dims.resize(reader.Number<uint64_t>());
+      for (int64_t& dim : tensor.dims) dim = reader.Number<int64_t>();
+      const std::string_view bytes = reader.Take(reader.Number<uint64_t>());
+      const auto* const first = reinterpret_cast<const std::byte*>(bytes.data());
+      tensor.bytes.assign(first, first + bytes.size());
+    }
+  }
+  return samples;
 }
 
 // Returns what the child said before it ended, which may be long: the end of it.
@@ -85,12 +122,7 @@ bool IsLackOfMemory(std::string_view error) {
 Json Answer(const fs::path& folder, const Json& request) {
   const auto memory = AvailableMemory();
   if (memory) LimitMemory(*memory);
-  std::vector<std::vector<Tensor>> samples(request.at("num_samples").get<size_t>());
-  for (size_t i = 0; i < samples.size(); ++i) {
-    for (size_t k = 0; k < request.at("num_inputs").get<size_t>(); ++k) {
-      samples[i].push_back(graph::LoadTensorProto(SampleFile(folder, i, k)));
-    }
-  }
+  const std::vector<std::vector<Tensor>> samples = SamplesIn(folder / kSamples);
   for (const Json& path : request.at("operator_libraries")) {
     runtime::UseOperatorLibrary(path.get<std::string>());
   }
@@ -100,9 +132,9 @@ Json Answer(const fs::path& folder, const Json& request) {
   options.given = request.at("given").get<std::string>();
   options.wanted_db = request.at("wanted_db").get<double>();
   options.on_checked = [&](const TargetReport& report) {
-    WriteFile(folder / kAnswer, Dump(ToJson(report)));
+    Tell(folder / kAnswer, Dump(ToJson(report)));
   };
-  options.on_stage = [&](std::string_view stage) { WriteFile(folder / kStage, stage); };
+  options.on_stage = [&](std::string_view stage) { Tell(folder / kStage, stage); };
   try {
     const TargetReport report =
         CheckTarget(request.at("model").get<std::string>(), samples, options);
@@ -130,23 +162,15 @@ CheckOutcome CheckInProcess(const CheckRequest& request) {
   const ScratchFolder folder;
   std::vector<std::string> libraries;
   for (const fs::path& path : runtime::UsedOperatorLibraries()) libraries.push_back(path.string());
-  const size_t num_inputs = request.samples.empty() ? 0 : request.samples.front().size();
-  WriteFile(folder.path() / kRequest, Dump({{"version", Version()},
-                                            {"parent", ProcessNumber()},
-                                            {"model", request.model.string()},
-                                            {"given", request.given.string()},
-                                            {"wanted_db", request.wanted_db},
-                                            {"num_samples", request.samples.size()},
-                                            {"num_inputs", num_inputs},
-                                            {"operator_libraries", libraries},
-                                            {"are_made_up", request.are_made_up},
-                                            {"is_described", request.is_described}}));
-  for (size_t i = 0; i < request.samples.size(); ++i) {
-    for (size_t k = 0; k < num_inputs; ++k) {
-      graph::SaveTensorProto(SampleFile(folder.path(), i, k), fmt::format("input_{}", k),
-                             request.samples[i].at(k));
-    }
-  }
+  Tell(folder.path() / kRequest, Dump({{"version", Version()},
+                                       {"parent", ProcessNumber()},
+                                       {"model", request.model.string()},
+                                       {"given", request.given.string()},
+                                       {"wanted_db", request.wanted_db},
+                                       {"operator_libraries", libraries},
+                                       {"are_made_up", request.are_made_up},
+                                       {"is_described", request.is_described}}));
+  TellSamples(folder.path() / kSamples, request.samples);
   std::vector<std::pair<std::string, std::string>> environment;
   if (const fs::path library = runtime::ChosenOrtLibrary(); !library.empty()) {
     environment.emplace_back("BITPRESS_ONNXRUNTIME", library.string());
@@ -176,7 +200,7 @@ void AnswerCheck(const fs::path& folder) {
     // The model is not to blame: ONNX Runtime is not found, or the disk is full.
     answer = {{"why_not", error.what()}};
   }
-  WriteFile(folder / kAnswer, Dump(answer));
+  Tell(folder / kAnswer, Dump(answer));
 }
 
 }  // namespace bitpress::deploy

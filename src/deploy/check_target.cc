@@ -300,10 +300,10 @@ class TargetCheck {
 
   void SimulateOther() {
     Begin("simulating another processor");
-    report_.processor.processor = evaluate::ThisProcessor();
     report_.processor.nodes = evaluate::FindSaturatingNodes(*graph_);
-    // A made-up sample would say nothing about the loss.
-    if (report_.processor.nodes.empty() || report_.is_made_up) return;
+    if (report_.processor.nodes.empty()) return;
+    report_.processor.processor = evaluate::ThisProcessor();
+    if (report_.is_made_up) return;  // it would say nothing about the loss
     evaluate::OtherProcessor(model_, {}, report_.processor)
         .Compare(FirstInputs(), runs_.outputs[0], 1);
   }

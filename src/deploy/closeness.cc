@@ -156,6 +156,16 @@ Closeness MeasureCloseness(runtime::Session& given, const std::vector<std::vecto
   return closeness;
 }
 
+std::optional<OutputCloseness> Closeness::worst() const {
+  if (outputs.empty()) return std::nullopt;
+  return *std::ranges::min_element(outputs, {}, &OutputCloseness::sqnr_db);
+}
+
+bool Closeness::is_far() const {
+  const std::optional<OutputCloseness> output = worst();
+  return output && (output->num_lost > 0 || output->sqnr_db < wanted_db);
+}
+
 bool Closeness::has_poor_samples() const {
   return (num_runs == 1 && num_equal_runs > 0) || (num_runs > 0 && num_constant_runs == num_runs);
 }

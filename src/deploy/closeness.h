@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <nlohmann/json_fwd.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -40,6 +41,10 @@ struct Closeness {
   // The reason why nothing was compared; "" if something was.
   std::string why_not;
 
+  // Returns the output that is farthest off; nothing if none was compared.
+  std::optional<OutputCloseness> worst() const;
+  // Returns whether an output lost values, or more than the formats explain.
+  bool is_far() const;
   // Returns whether the samples say little: several that are all the same, or constant inputs only.
   bool has_poor_samples() const;
 };

@@ -8,6 +8,7 @@
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/scratch_folder.h"
@@ -42,6 +43,11 @@ ProcessorReport ProcessorReportFromJson(const nlohmann::ordered_json& json);
 // Returns a sentence for people: "sums of 8-bit products can saturate in 3 operators; on 20 samples
 // outputs are 12.1 dB (SQNR) from those with VNNI". REQUIRES: report.nodes is not empty.
 std::string DescribeSaturation(const ProcessorReport& report);
+// The warning of a report that is harmful.
+inline constexpr std::string_view kHarmfulWarning =
+    "this model is wrong on x86 processors without VNNI; quantize it with integer_kernels=safe "
+    "(the "
+    "default)";
 
 // Returns the nodes of a model file that can saturate. Fast if the model has no int8 constant.
 std::vector<SaturatingNode> SaturatingNodesOf(const std::filesystem::path& model);

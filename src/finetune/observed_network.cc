@@ -5,7 +5,6 @@
 #include <set>
 
 #include "base/error.h"
-#include "base/scratch_folder.h"
 #include "calibrate/instrument.h"
 #include "calibrate/sample_runs.h"
 #include "finetune/gather.h"
@@ -43,30 +42,24 @@ graph::Model BesideQuantizers(const graph::Model& float_model, const graph::Mode
 
 // Opens a session that observes values[i] with id i. Nodes that this does not need are removed,
 // unless a value is in a body: nodes that compute it may have no reader.
-runtime::Session Observed(graph::Model model, std::span<const std::string> values,
+runtime::Session Observed(graph::Model observed, std::span<const std::string> values,
                           const runtime::ObserverOperators& operators,
                           const GatherOptions& options) {
-  const ScratchFolder folder;
-  const std::filesystem::path path = folder.path() / "observed.onnx";
-  {
-    graph::Model observed = std::move(model);  // released before ONNX Runtime reads the file
-    const std::vector<std::string> outputs = observed.OutputNames();
-    std::set<std::string> in_bodies;
-    for (const graph::BodyValue& value : observed.BodyValues()) in_bodies.insert(value.name);
-    calibrate::InsertObservers(observed, values);
-    const bool has_bodies = std::ranges::any_of(
-        values, [&](const std::string& value) { return in_bodies.contains(value); });
-    if (!has_bodies) {
-      for (const std::string& output : outputs) observed.RemoveOutput(output);
-      graph::RemoveUnused(observed);
-    }
-    observed.Save(path, graph::ExternalData::kAlways);
+  const std::vector<std::string> outputs = observed.OutputNames();
+  std::set<std::string> in_bodies;
+  for (const graph::BodyValue& value : observed.BodyValues()) in_bodies.insert(value.name);
+  calibrate::InsertObservers(observed, values);
+  const bool has_bodies = std::ranges::any_of(
+      values, [&](const std::string& value) { return in_bodies.contains(value); });
+  if (!has_bodies) {
+    for (const std::string& output : outputs) observed.RemoveOutput(output);
+    graph::RemoveUnused(observed);
   }
   runtime::SessionOptions session;
   session.num_threads = runtime::SessionThreads(options.num_threads);
   session.operator_library = options.operator_library;
   session.observers = &operators;
-  return runtime::Session(path, session);
+  return runtime::Session::FromModel(observed, session);
 }
 
 // Gives values that inference does not see the type of the weight that multiplies them: that is

@@ -9,7 +9,7 @@
 #include "finetune/test_layers.h"
 #include "graph/test_models.h"
 #include "plan/test_support.h"
-#include "runtime/open_model.h"
+#include "runtime/session.h"
 
 namespace bitpress::finetune {
 namespace {
@@ -56,7 +56,7 @@ TEST(Recurrent, ProductsMakeTheGates) {
   }
   model.InferShapes();
   model.Check();
-  runtime::Session session = runtime::OpenModel(model);
+  runtime::Session session = runtime::Session::FromModel(model);
   const std::vector<float> x = RandomNormal(kSteps * kBatch * kFeatures, 9);
   const std::vector<Tensor> outputs =
       session.Run({MakeTensor<float>(DataType::kFloat, {kSteps, kBatch, kFeatures}, x)});

@@ -114,6 +114,7 @@ std::shared_ptr<const ExternalDataReader::MappedFile> ExternalDataReader::Open(
     ::close(descriptor);
     if (memory == MAP_FAILED) fail(std::strerror(code));
     file->bytes = {static_cast<const std::byte*>(memory), size};
+    file_bytes_ += size;
   } else {
     ::close(descriptor);
   }

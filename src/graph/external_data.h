@@ -32,12 +32,14 @@ class ExternalDataReader {
   // offset is not a multiple of the element's size. Throws Error(kInvalidModel) if location, offset
   // or length are wrong, Error(kIo) if the file cannot be read.
   TensorStorage Read(const onnx::TensorProto& tensor);
+  uint64_t file_bytes() const { return file_bytes_; }  // size of the files that were read so far
 
  private:
   struct MappedFile;
   std::shared_ptr<const MappedFile> Open(const std::string& location, const std::string& tensor);
 
   std::filesystem::path folder_;
+  uint64_t file_bytes_ = 0;
   std::map<std::string, std::shared_ptr<const MappedFile>> files_;
 };
 

@@ -190,6 +190,7 @@ std::unique_ptr<ModelImpl> Build(io::ZeroCopyInputStream& stream, const fs::path
   impl->Check();
   MakeNamesUnique(impl->mutable_graph());
   impl->IndexGraph();
+  impl->file_bytes = reader.file_bytes();
   return impl;
 }
 
@@ -226,8 +227,11 @@ Model Model::Load(const fs::path& path) {
     constexpr int kBlockBytes = 1 << 18;
     io::FileInputStream stream(file.value, kBlockBytes);
     try {
-      return Model(TranslateErrors(ErrorCode::kInvalidModel, "not a valid ONNX model",
-                                   [&] { return Build(stream, folder); }));
+      std::unique_ptr<ModelImpl> impl =
+          TranslateErrors(ErrorCode::kInvalidModel, "not a valid ONNX model",
+                          [&] { return Build(stream, folder); });
+      impl->file_bytes += static_cast<uint64_t>(info.st_size);
+      return Model(std::move(impl));
     } catch (const Error&) {
       if (stream.GetErrno() != 0) fail(std::strerror(stream.GetErrno()));
       throw;

@@ -75,6 +75,8 @@ Model Model::Clone() const {
   return Model(std::move(copy));
 }
 
+uint64_t Model::file_bytes() const { return impl_->file_bytes; }
+
 int64_t Model::ir_version() const { return impl_->proto.ir_version(); }
 
 std::map<std::string, int64_t> Model::OpsetImports() const {

@@ -162,6 +162,13 @@ struct HeldInitializer {
   void Release() const;
 };
 
+// A model as a message without the data of its large initializers. The message says that they are
+// in a file, which there is not.
+struct DetachedModel {
+  std::string message;
+  std::vector<std::pair<std::string, HeldInitializer>> initializers;  // the names, and the data
+};
+
 // The declaration of an initializer whose data are computed when the model is written.
 struct DeferredTensor {
   std::string name;
@@ -201,8 +208,9 @@ class Model {
   Model& operator=(Model&&) noexcept;
   Model Clone() const;
 
-  // Writes to a temporary file and renames it, so that at any moment there is the whole old file or
-  // the whole new one. Over 2 GB, or with `kAlways`, the initializers of 1 KiB and more go to
+  // Writes a temporary file for other readers: StagedModel writes those that users keep. At any
+  // moment there is the whole old file or the whole new one. Over 2 GB, or with `kAlways`, the
+  // initializers of 1 KiB and more go to
   // `<file name>.data` beside it. If that exists, they go to `<file name>.1.data` and so on,
   // because the old model may need its data file until it is replaced; then that file is removed.
   // Returns the number of bytes written. Throws Error(kIo), and the exceptions of the producers of
@@ -212,7 +220,12 @@ class Model {
                 ExternalData external_data = ExternalData::kIfNeeded) const;
   // Returns one protobuf message with all data inside. Throws Error(kUnsupported) over 2 GB.
   std::string Serialize() const;
+  // Returns the model for a reader that takes large initializers from memory. Their data are not
+  // copied; those of deferred initializers are computed. Throws as Save does.
+  DetachedModel Detach() const;
 
+  // Returns the size of the files that Load read, external data included; 0 for other models.
+  uint64_t file_bytes() const;
   int64_t ir_version() const;
   std::map<std::string, int64_t> OpsetImports() const;  // domain -> version
   void SetOpsetImport(const std::string& domain, int64_t version);
@@ -355,8 +368,5 @@ class Model {
 // Loads a tensor file, an ONNX TensorProto (`.pb`). Throws Error(kIo), or Error(kInvalidArgument)
 // if it is no tensor of numbers.
 Tensor LoadTensorProto(const std::filesystem::path& path);
-// Writes a tensor file. Throws Error(kIo).
-void SaveTensorProto(const std::filesystem::path& path, const std::string& name,
-                     const Tensor& tensor);
 
 }  // namespace bitpress::graph

@@ -92,6 +92,7 @@ struct BodyPlace {
 
 struct ModelImpl {
   onnx::ModelProto proto;
+  uint64_t file_bytes = 0;  // see Model::file_bytes
   ValueMap values;
   std::unordered_map<const onnx::NodeProto*, BodyPlace> body_nodes;
   std::unordered_map<std::string, size_t> node_names;  // number of nodes of each name

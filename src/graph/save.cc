@@ -51,6 +51,7 @@ struct Piece {
 };
 
 struct ExternalPiece {
+  std::string name;  // of the initializer
   uint64_t offset;
   Data data;
 };
@@ -186,7 +187,7 @@ Encoded Encode(const ModelImpl& impl, const std::optional<std::string>& data_fil
           data.num_bytes >= kPageAlignFromBytes ? kPageBytes : kSmallAlignment;
       const uint64_t offset = (data_end + alignment - 1) / alignment * alignment;
       SetExternal(tensor, *data_file, offset, data.num_bytes);
-      encoded.external.push_back({offset, data});
+      encoded.external.push_back({tensor.name(), offset, data});
       data_end = offset + data.num_bytes;
     }
     graph_bytes += encoded.message.emplace_back(EncodeInitializer(tensor, data)).size();
@@ -230,6 +231,18 @@ void WriteMessage(AtomicFile& file, const std::vector<Piece>& pieces) {
     file.Write(bytes.data(), bytes.size());
     piece.data.Release();
   }
+}
+
+std::string JoinPieces(const Encoded& encoded) {
+  std::string bytes;
+  bytes.reserve(encoded.message_bytes);
+  Computed computed;
+  for (const Piece& piece : encoded.message) {
+    const std::span<const std::byte> data = computed.BytesOf(piece.data);
+    bytes += piece.header;
+    bytes.append(reinterpret_cast<const char*>(data.data()), data.size());
+  }
+  return bytes;
 }
 
 // Returns the names that data files of a model get, the first free one first.
@@ -287,7 +300,8 @@ std::string ReplacedDataNote(const fs::path& output) {
 // folder, so that the model can be read there, and nothing of it stands beside the output before
 // Commit: a killed run leaves the folder at most.
 struct StagedModel::Impl {
-  explicit Impl(fs::path path) : target(std::move(path)), old_data(ReplacedDataFile(target)) {}
+  Impl(fs::path path, Durability when_read)
+      : target(std::move(path)), old_data(ReplacedDataFile(target)), durability(when_read) {}
 
   void Write(const Encoded& encoded, const std::string& data_name) {
     num_bytes = encoded.message_bytes;
@@ -303,15 +317,15 @@ struct StagedModel::Impl {
     staged_data = folder->path() / data_name;
     AtomicFile data(staged_data);
     num_bytes += WriteExternal(data, encoded.external);
-    data.Commit();
+    data.Commit(durability);
     AtomicFile message(readable);
     WriteMessage(message, encoded.message);
-    message.Commit();
+    message.Commit(durability);
   }
 
   void Commit() {
     if (!folder) {
-      file->Commit();
+      file->Commit(durability);
     } else {
       // Nothing refers to the data file's name before the model is renamed, and both are complete
       // on disk by then.
@@ -338,6 +352,7 @@ struct StagedModel::Impl {
 
   fs::path target;
   fs::path old_data;  // of the model that is replaced; empty: nothing is to be removed
+  Durability durability;
   fs::path readable;
   fs::path staged_data;                 // empty: there is none
   std::optional<AtomicFile> file;       // the model without external data
@@ -345,7 +360,8 @@ struct StagedModel::Impl {
   uint64_t num_bytes = 0;
 };
 
-StagedModel::StagedModel(const Model& model, const fs::path& path, ExternalData external_data) {
+StagedModel::StagedModel(const Model& model, const fs::path& path, ExternalData external_data,
+                         Durability durability) {
   TranslateOwnErrors(fmt::format("cannot write '{}'", path.string()), [&] {
     const ModelImpl& from = ModelAccess::Impl(model);
     const fs::path target = FollowLink(path);  // the files stand there
@@ -358,7 +374,7 @@ StagedModel::StagedModel(const Model& model, const fs::path& path, ExternalData 
     if (encoded->message_bytes > from.max_message_bytes) {
       FailTooLarge(*encoded, from, " even with its initializers in external data");
     }
-    impl_ = std::make_unique<Impl>(target);
+    impl_ = std::make_unique<Impl>(target, durability);
     impl_->Write(*encoded, data_file);
   });
 }
@@ -372,7 +388,7 @@ uint64_t StagedModel::num_bytes() const { return impl_->num_bytes; }
 void StagedModel::Commit() { impl_->Commit(); }
 
 uint64_t Model::Save(const fs::path& path, ExternalData external_data) const {
-  StagedModel staged(*this, path, external_data);
+  StagedModel staged(*this, path, external_data, Durability::kForReaders);
   staged.Commit();
   return staged.num_bytes();
 }
@@ -383,15 +399,33 @@ std::string Model::Serialize() const {
     if (encoded.message_bytes > impl_->max_message_bytes) {
       FailTooLarge(encoded, *impl_, "; save it to a file with external data");
     }
-    std::string bytes;
-    bytes.reserve(encoded.message_bytes);
-    Computed computed;
-    for (const Piece& piece : encoded.message) {
-      const std::span<const std::byte> data = computed.BytesOf(piece.data);
-      bytes += piece.header;
-      bytes.append(reinterpret_cast<const char*>(data.data()), data.size());
+    return JoinPieces(encoded);
+  });
+}
+
+DetachedModel Model::Detach() const {
+  return TranslateOwnErrors("cannot serialize the model", [&] {
+    const Encoded encoded = Encode(*impl_, "initializers");
+    if (encoded.message_bytes > impl_->max_message_bytes) {
+      FailTooLarge(encoded, *impl_, " even without its initializers");
     }
-    return bytes;
+    DetachedModel detached{.message = JoinPieces(encoded), .initializers = {}};
+    const DeferredGroup* group = nullptr;
+    std::shared_ptr<const std::vector<Tensor>> tensors;  // of that group
+    for (const ExternalPiece& piece : encoded.external) {
+      if (piece.data.deferred == nullptr) {
+        detached.initializers.emplace_back(piece.name, HoldInitializer(piece.name));
+        continue;
+      }
+      if (piece.data.deferred != group) {
+        group = piece.data.deferred;
+        tensors = std::make_shared<const std::vector<Tensor>>(Produce(*group));
+      }
+      const Tensor& tensor = tensors->at(piece.data.index_in_group);
+      detached.initializers.emplace_back(
+          piece.name, HeldInitializer{tensor.type, tensor.dims, tensor.bytes, tensors});
+    }
+    return detached;
   });
 }
 

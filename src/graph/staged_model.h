@@ -10,6 +10,7 @@
 #include <filesystem>
 #include <memory>
 
+#include "base/atomic_file.h"
 #include "graph/model.h"
 
 namespace bitpress::graph {
@@ -27,7 +28,8 @@ class StagedModel {
  public:
   // Writes the model as Model::Save does, up to the last step. The model is not needed afterwards.
   StagedModel(const Model& model, const std::filesystem::path& path,
-              ExternalData external_data = ExternalData::kIfNeeded);
+              ExternalData external_data = ExternalData::kIfNeeded,
+              Durability durability = Durability::kOnDisk);
   // Removes what was written, unless it was committed.
   ~StagedModel();
   StagedModel(const StagedModel&) = delete;

@@ -173,14 +173,4 @@ Tensor LoadTensorProto(const std::filesystem::path& path) {
   }
 }
 
-void SaveTensorProto(const std::filesystem::path& path, const std::string& name,
-                     const Tensor& tensor) {
-  TensorProto proto;
-  proto.set_name(name);
-  proto.set_data_type(static_cast<int32_t>(tensor.type));
-  for (const int64_t dim : tensor.dims) proto.add_dims(dim);
-  proto.set_raw_data(tensor.bytes.data(), tensor.bytes.size());
-  WriteFile(path, proto.SerializeAsString());
-}
-
 }  // namespace bitpress::graph

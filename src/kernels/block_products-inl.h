@@ -246,7 +246,8 @@ void MultiplyPanels(const ProductTask& task, size_t panel, std::vector<uint8_t>&
   const bool is_decoded = kIsFloat ? num_rows > 1 : kIsNarrow && num_rows > kTileRows;
   const size_t block_bytes = depth * kPanelColumns * (kIsFloat ? sizeof(float) : 1);
   // Pieces of equal size.
-  const size_t most = std::max<size_t>(1, kDecodedBytes / (block_bytes * kPanels));
+  const size_t most =
+      std::max<size_t>(1, kDecodedBytes / std::max<size_t>(1, block_bytes * kPanels));
   const size_t pieces = std::max<size_t>(1, (num_blocks + most - 1) / most);
   size_t step = std::max<size_t>(1, (num_blocks + pieces - 1) / pieces);
   if (num_rows <= (kIsFloat ? 1 : kTileRows)) step = std::max<size_t>(1, num_blocks);

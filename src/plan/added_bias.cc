@@ -49,7 +49,10 @@ void AddBiasRow(QuantPlan& plan, const graph::Model& model, const std::string& v
     // The other bias may have more dimensions, as that of an LSTM, and scales of its own.
     if (row.axis) row.axis = 0;
     row.flatten = false;
-    if (row.integer) row.integer->params.reset();
+    if (row.integer) {
+      row.integer->params.reset();
+      row.integer->channel_params.clear();
+    }
     if (row.scaled) row.scaled->scale.reset();
   } else if (is_of_integers) {
     row.reason.clear();

@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "formats/qparams.h"
 #include "plan/range_method.h"
@@ -48,6 +49,8 @@ struct IntegerTreatment {
   // The parameters if the plan gives them, only per tensor. Neither statistics nor `range` count
   // then.
   std::optional<formats::QParams> params;
+  // Those for each index of the axis, only of weights per axis.
+  std::vector<formats::QParams> channel_params;
 
   bool operator==(const IntegerTreatment&) const = default;
 };

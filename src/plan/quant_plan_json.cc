@@ -35,6 +35,11 @@ void AddInteger(const IntegerTreatment& integer, ordered_json& object) {
   if (integer.params) {
     object["scale"] = integer.params->scale;
     object["zero_point"] = integer.params->zero_point;
+  } else if (!integer.channel_params.empty()) {
+    for (const formats::QParams& params : integer.channel_params) {
+      object["scale"].push_back(params.scale);
+      object["zero_point"].push_back(params.zero_point);
+    }
   } else if (!integer.shares.empty()) {
     object["shares"] = integer.shares;
   } else {
@@ -143,6 +148,51 @@ TensorUse UseFromJson(const json& object, const std::string& where) {
   return use;
 }
 
+// Reads the parameters that a plan gives: one, or one for each index of a weight's axis.
+void ReadParams(ObjectReader& reader, const formats::FormatSpec& spec, const TensorPlan& row,
+                IntegerTreatment& integer) {
+  const std::vector<double> scales = reader.Numbers("scale");
+  std::vector<double> zero_points(scales.size(), 0);
+  if (reader.Has("zero_point")) zero_points = reader.Numbers("zero_point");
+  if (zero_points.size() == 1) zero_points.resize(scales.size(), zero_points.front());
+  const bool is_per_axis =
+      row.role == Role::kWeight && integer.granularity == Granularity::kPerAxis;
+  if (zero_points.size() != scales.size() || (scales.size() > 1 && !is_per_axis)) {
+    Fail(ErrorCode::kInvalidArgument,
+         "{} scales and {} zero points: a weight per_axis has one of both for each index of its "
+         "axis, other tensors have one",
+         scales.size(), zero_points.size());
+  }
+  const formats::CodeRange codes = formats::IntegerRange(spec.element_type);
+  const int64_t middle = codes.quant_min < 0 ? 0 : (codes.quant_max + 1) / 2;
+  std::vector<formats::QParams> all;
+  for (size_t i = 0; i < scales.size(); ++i) {
+    const auto scale = static_cast<float>(scales[i]);
+    constexpr double kMost = 4294967295.0;  // the largest code of all formats
+    const bool is_whole =
+        zero_points[i] == std::round(zero_points[i]) && std::abs(zero_points[i]) <= kMost;
+    const auto zero_point = is_whole ? static_cast<int64_t>(zero_points[i]) : codes.quant_min - 1;
+    if (!(scale > 0) || std::isinf(scale) || zero_point < codes.quant_min ||
+        zero_point > codes.quant_max) {
+      Fail(ErrorCode::kInvalidArgument,
+           "scale {} and zero point {} are none of {}: a scale is positive and finite, a zero "
+           "point a code ({} to {})",
+           scale, zero_points[i], spec.name, codes.quant_min, codes.quant_max);
+    }
+    if (scales.size() > 1 && integer.is_symmetric && zero_point != middle) {
+      Fail(ErrorCode::kInvalidArgument,
+           "zero point {} of a symmetric weight: it is {}, or 'symmetric' is false", zero_point,
+           middle);
+    }
+    all.push_back({scale, zero_point});
+  }
+  if (is_per_axis) {
+    integer.channel_params = std::move(all);
+  } else {
+    integer.params = all.front();
+  }
+}
+
 IntegerTreatment ReadInteger(ObjectReader& reader, const formats::FormatSpec& spec,
                              const TensorPlan& row) {
   IntegerTreatment integer;
@@ -176,20 +226,7 @@ IntegerTreatment ReadInteger(ObjectReader& reader, const formats::FormatSpec& sp
   }
   if (reader.Has("range")) integer.range = ParseRangeMethod(reader.String("range"));
   if (reader.Has("shares")) integer.shares = reader.String("shares");
-  if (reader.Has("scale")) {
-    formats::QParams params;
-    params.scale = static_cast<float>(reader.Number("scale"));
-    params.zero_point = reader.Has("zero_point") ? reader.Int("zero_point") : 0;
-    const formats::CodeRange codes = formats::IntegerRange(spec.element_type);
-    if (!(params.scale > 0) || std::isinf(params.scale) || params.zero_point < codes.quant_min ||
-        params.zero_point > codes.quant_max) {
-      Fail(ErrorCode::kInvalidArgument,
-           "scale {} and zero point {} are none of {}: a scale is positive and finite, a zero "
-           "point a code ({} to {})",
-           params.scale, params.zero_point, spec.name, codes.quant_min, codes.quant_max);
-    }
-    integer.params = params;
-  }
+  if (reader.Has("scale")) ReadParams(reader, spec, row, integer);
   return integer;
 }
 

@@ -88,6 +88,16 @@ double ObjectReader::Number(const char* key) {
   return value.get<double>();
 }
 
+std::vector<double> ObjectReader::Numbers(const char* key) {
+  const json& value = At(key);
+  const bool is_list =
+      value.is_array() && !value.empty() &&
+      std::ranges::all_of(value, [](const json& item) { return item.is_number(); });
+  if (!is_list && !value.is_number()) FailType(key, "a number or a list of numbers");
+  if (!is_list) return {value.get<double>()};
+  return value.get<std::vector<double>>();
+}
+
 bool ObjectReader::Bool(const char* key) {
   const json& value = At(key);
   if (!value.is_boolean()) FailType(key, "true or false");

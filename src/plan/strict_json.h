@@ -28,6 +28,8 @@ class ObjectReader {
   double Number(const char* key);
   bool Bool(const char* key);
   const nlohmann::json& Array(const char* key);
+  // Returns a list of numbers. A single number is a list of one.
+  std::vector<double> Numbers(const char* key);
   // Returns a string, or a number, true or false as the text that means it.
   std::string Text(const char* key);
   // Returns a list of strings. A single string is a list of one.

@@ -7,7 +7,7 @@
 #include "evaluate/metrics.h"
 #include "evaluate/outputs.h"
 #include "graph/extract.h"
-#include "runtime/open_model.h"
+#include "runtime/describe_inputs.h"
 
 namespace bitpress::report {
 namespace {
@@ -16,7 +16,7 @@ namespace {
 class PartialModel {
  public:
   PartialModel(const graph::Model& model, const std::set<std::string>& values, size_t num_threads)
-      : session_(runtime::OpenModel(
+      : session_(runtime::Session::FromModel(
             graph::Extract(model, {}, std::vector<std::string>(values.begin(), values.end())),
             {.num_threads = runtime::SessionThreads(num_threads)})) {
     const std::vector<std::string> names = model.InputNames();

@@ -7,7 +7,7 @@
 
 #include "evaluate/outputs.h"
 #include "graph/extract.h"
-#include "runtime/open_model.h"
+#include "runtime/session.h"
 #include "weights/native_form.h"
 
 namespace bitpress::report {
@@ -83,8 +83,8 @@ std::optional<Constant> ReadInput(const Model& model, const Node& node, size_t i
   if (model.IsInitializer(value)) return ReadFloats(model, value);
   if (!IsConstant(model, value)) return std::nullopt;
   runtime::Session session =
-      runtime::OpenModel(graph::Extract(model, {}, std::array{value}),
-                         {.num_threads = static_cast<int>(pool.num_threads())});
+      runtime::Session::FromModel(graph::Extract(model, {}, std::array{value}),
+                                  {.num_threads = static_cast<int>(pool.num_threads())});
   evaluate::Output output = evaluate::ToOutput(session.Run({}).front());
   if (output.values.empty()) return std::nullopt;
   return Constant{std::move(output.dims), std::move(output.values)};

@@ -20,7 +20,11 @@ namespace fs = std::filesystem;
 
 graph::Model Prepare(const fs::path& path, const PrepareOptions& options, RewriteReport* report) {
   // Our own checks come first: their messages are better, and ONNX Runtime trusts what it reads.
-  graph::Model model = runtime::LoadPortable(path);
+  return Prepare(runtime::LoadPortable(path), path, options, report);
+}
+
+graph::Model Prepare(graph::Model model, const fs::path& path, const PrepareOptions& options,
+                     RewriteReport* report) {
   graph::PassRunner passes(options.disabled_passes);
   const auto clean_up = [&](std::string_view name, size_t (*run)(graph::Model&)) {
     passes.Run(model, {.name = name,
@@ -36,12 +40,7 @@ graph::Model Prepare(const fs::path& path, const PrepareOptions& options, Rewrit
                        fixed_inputs = graph::FixInitializers(changed);
                        return !fixed_inputs.empty();
                      }});
-  bool is_changed = !fixed_inputs.empty();
-  passes.Run(model, {.name = "trim-inputs", .run = [&](graph::Model& changed) {
-                       const bool is_trimmed = graph::TrimInputs(changed) > 0;
-                       is_changed = is_changed || is_trimmed;
-                       return is_trimmed;
-                     }});
+  clean_up("trim-inputs", graph::TrimInputs);
   const OriginFinder names(model);
   // Weights stored as codes mean that we wrote the model, from one that was cleaned up. ONNX
   // Runtime would decode them and store floats.
@@ -49,7 +48,7 @@ graph::Model Prepare(const fs::path& path, const PrepareOptions& options, Rewrit
   if (options.preparation == Preparation::kOptimize && !has_codes) {
     passes.Run(model, {.name = "optimize", .run = [&](graph::Model& changed) {
                          OptimizerReport optimizer;
-                         changed = RunOptimizer(path, std::move(changed), is_changed, optimizer);
+                         changed = RunOptimizer(path, std::move(changed), optimizer);
                          if (report != nullptr) report->optimizer = std::move(optimizer);
                          return true;
                        }});

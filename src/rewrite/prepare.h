@@ -74,5 +74,8 @@ struct RewriteReport {
 // file or the pass.
 graph::Model Prepare(const std::filesystem::path& model, const PrepareOptions& options = {},
                      RewriteReport* report = nullptr);
+// Does the same with a model that runtime::LoadPortable read from the file `path`.
+graph::Model Prepare(graph::Model model, const std::filesystem::path& path,
+                     const PrepareOptions& options, RewriteReport* report);
 
 }  // namespace bitpress::rewrite

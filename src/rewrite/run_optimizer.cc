@@ -12,8 +12,8 @@
 #include "graph/clean_up.h"
 #include "graph/stored_bytes.h"
 #include "runtime/half_casts.h"
-#include "runtime/open_model.h"
 #include "runtime/optimize.h"
+#include "runtime/session.h"
 
 namespace bitpress::rewrite {
 namespace {
@@ -52,7 +52,8 @@ void RequireLoads(const Model& model) {
     }
   }
   graph::RemoveUnusedButNodes(rest);
-  runtime::OpenModel(rest, {.num_threads = 1, .optimization = runtime::Optimization::kNone});
+  runtime::Session::FromModel(rest,
+                              {.num_threads = 1, .optimization = runtime::Optimization::kNone});
 }
 
 bool Loads(const Model& model) {
@@ -88,14 +89,11 @@ auto NamingFile(const fs::path& copy, const fs::path& path, const Function& func
   }
 }
 
-// Returns what the optimizer makes of `given`, which is the content of a file unless `is_changed`.
-// Throws Error if that does not load.
-Model Optimized(const fs::path& path, const Model& given, bool is_changed, Held held) {
+// Returns what the optimizer makes of `given`. Throws Error if that does not load.
+Model Optimized(const fs::path& path, const Model& given, Held held) {
   Model model = given.Clone();
-  if (held == Held::kCastsAndFunctions) {
-    is_changed = runtime::HoldHalfFunctions(model) > 0 || is_changed;
-  }
-  is_changed = runtime::HoldHalfCasts(model) > 0 || is_changed;
+  if (held == Held::kCastsAndFunctions) runtime::HoldHalfFunctions(model);
+  runtime::HoldHalfCasts(model);
   std::vector<std::pair<std::string, graph::HeldInitializer>> hidden;
   for (const std::string& name : model.InitializerNames()) {
     if (CanHide(model, name)) hidden.emplace_back(name, model.HoldInitializer(name));
@@ -105,11 +103,8 @@ Model Optimized(const fs::path& path, const Model& given, bool is_changed, Held 
   };
   for (const auto& [name, data] : hidden) model.InitializerToInput(name);
   const ScratchFolder folder;
-  fs::path rest = path;
-  if (is_changed || !hidden.empty()) {
-    rest = folder.path() / path.filename();
-    model.Save(rest);
-  }
+  const fs::path rest = folder.path() / path.filename();
+  model.Save(rest);
   Model optimized = NamingFile(rest, path, [&] { return runtime::LoadOptimized(rest, clean_up); });
   runtime::RestoreHalf(model, optimized);
   if (held == Held::kCastsAndFunctions) runtime::RestoreHalfFunctions(given, optimized);
@@ -226,10 +221,10 @@ std::vector<std::string> UnfoldGrown(const Model& given, Model& optimized) {
   return unfolded;
 }
 
-Model RunOptimizer(const fs::path& path, Model model, bool is_changed, OptimizerReport& report) {
+Model RunOptimizer(const fs::path& path, Model model, OptimizerReport& report) {
   std::optional<Model> optimized;
   try {
-    optimized = Optimized(path, model, is_changed, Held::kCasts);
+    optimized = Optimized(path, model, Held::kCasts);
   } catch (const Error& error) {
     if (error.code() == ErrorCode::kIo) throw;  // the disk failed, not the model
     if (!Loads(model)) {
@@ -238,10 +233,10 @@ Model RunOptimizer(const fs::path& path, Model model, bool is_changed, Optimizer
     }
     report.undone = WhyUndone(error);
   }
-  is_changed = graph::ConstantsToInitializers(model) > 0 || is_changed;
+  graph::ConstantsToInitializers(model);
   if (!optimized) {
     try {
-      optimized = Optimized(path, model, is_changed, Held::kCastsAndFunctions);
+      optimized = Optimized(path, model, Held::kCastsAndFunctions);
       report.undone = "";
     } catch (const Error&) {
       return model;

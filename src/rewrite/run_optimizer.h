@@ -19,11 +19,11 @@ struct OptimizerReport {
   std::vector<std::string> kept_computed;
 };
 
-// Cleans up `model`, which was loaded from `path` and is no longer as there if `is_changed`:
-// constants and BatchNorm are folded, shape arithmetic goes. ONNX Runtime would copy the model's
-// constants, which may be larger than memory, so those that it does not need are inputs while it
-// works. Uses a temporary folder. Throws Error if ONNX Runtime does not load the given model.
-graph::Model RunOptimizer(const std::filesystem::path& path, graph::Model model, bool is_changed,
+// Cleans up `model`, which was loaded from `path`, a name for messages: constants and BatchNorm are
+// folded, shape arithmetic goes. ONNX Runtime would copy the model's constants, which may be larger
+// than memory, so those that it does not need are inputs while it works. Uses a temporary folder.
+// Throws Error if ONNX Runtime does not load the given model.
+graph::Model RunOptimizer(const std::filesystem::path& path, graph::Model model,
                           OptimizerReport& report);
 
 // Puts nodes of `given` back into `optimized`, the same model after constants were folded, where a

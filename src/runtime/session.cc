@@ -1,11 +1,12 @@
 #include "runtime/session.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <deque>
 #include <exception>
-#include <fstream>
 #include <functional>
 #include <system_error>
 
@@ -104,7 +105,7 @@ void CheckReadable(const fs::path& model) {
   if (fs::is_directory(model, ignored)) {
     Fail(ErrorCode::kIo, "model '{}' is a folder, expected an .onnx file", model.string());
   }
-  if (!std::ifstream(model)) {
+  if (::access(model.c_str(), R_OK) != 0) {
     Fail(ErrorCode::kIo, "model '{}' cannot be read: {}", model.string(),
          std::generic_category().message(errno));
   }
@@ -286,6 +287,8 @@ int SessionThreads(size_t num_threads) {
 }
 
 struct Session::Impl {
+  graph::DetachedModel detached;  // what the session reads while it lives
+  std::vector<Ort::Value> constants;
   Ort::Session session{nullptr};
   Ort::MemoryInfo memory{nullptr};
   std::vector<ValueDescription> inputs;
@@ -320,6 +323,28 @@ struct Session::Impl {
     }
   }
 
+  // Gives the session the initializers that the message of `detached` lacks. ONNX Runtime takes
+  // them twice: its optimizers read the external ones, and kernels read those by name, which would
+  // be copies of the external ones otherwise.
+  void AddConstants(Ort::SessionOptions& options) {
+    if (detached.initializers.empty()) return;
+    const auto cpu = Ort::MemoryInfo::CreateCpu(OrtDeviceAllocator, OrtMemTypeDefault);
+    std::vector<std::string> names;
+    std::vector<Ort::Value> external;
+    for (const auto& [name, data] : detached.initializers) {
+      const auto value = [&, &held = data] {
+        // ONNX Runtime takes void* and does not write to initializers.
+        return Ort::Value::CreateTensor(cpu, const_cast<std::byte*>(held.bytes.data()),
+                                        held.bytes.size(), held.dims.data(), held.dims.size(),
+                                        ToOrtType(held.type));
+      };
+      options.AddInitializer(name.c_str(), constants.emplace_back(value()));
+      names.push_back(name);
+      external.push_back(value());
+    }
+    options.AddExternalInitializers(names, external);
+  }
+
   void DescribeValues() {
     Ort::AllocatorWithDefaultOptions allocator;
     for (size_t i = 0; i < session.GetInputCount(); ++i) {
@@ -350,6 +375,23 @@ Session::Session() {
   // Without ONNX Runtime there would be nothing that could release Impl's members.
   OrtEnv();
   impl_ = std::make_unique<Impl>();
+}
+
+Session Session::FromModel(const graph::Model& model, const SessionOptions& options) {
+  Session result;
+  Impl& impl = *result.impl_;
+  impl.detached = model.Detach();
+  impl.Load(
+      options, [&] { return model.Clone(); },
+      [&](const Ort::Env& env, Ort::SessionOptions& ort_options) {
+        impl.AddConstants(ort_options);
+        const std::string& message = impl.detached.message;
+        return Ort::Session(env, message.data(), message.size(), ort_options);
+      });
+  impl.detached.message = {};
+  // Kernels that arrange weights anew have done so. The others read the pages again.
+  for (const auto& [name, data] : impl.detached.initializers) data.Release();
+  return result;
 }
 
 Session Session::FromMemory(std::string_view model_bytes, const SessionOptions& options) {

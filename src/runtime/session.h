@@ -19,6 +19,10 @@
 
 #include "base/tensor.h"
 
+namespace bitpress::graph {
+class Model;
+}
+
 namespace bitpress::runtime {
 
 enum class Optimization {
@@ -64,6 +68,9 @@ struct ValueDescription {
 
 class Session {
  public:
+  // Opens a model in memory, whose large initializers are not copied: they stay alive as long as
+  // the session. `model` is not needed afterwards. Throws as the constructor.
+  static Session FromModel(const graph::Model& model, const SessionOptions& options = {});
   // Loads a file, with external data beside it. Throws Error(kIo) if it is missing,
   // Error(kInvalidModel) if it cannot be read, Error(kRuntime) with ONNX Runtime's message (which
   // names the node) if it does not load.

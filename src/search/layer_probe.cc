@@ -5,8 +5,8 @@
 
 #include "graph/extract.h"
 #include "ops/compute_ops.h"
-#include "runtime/open_model.h"
 #include "runtime/ort_library.h"
+#include "runtime/session.h"
 #include "search/network_probe.h"
 
 namespace bitpress::search {
@@ -16,7 +16,7 @@ using graph::Model;
 using graph::Node;
 
 runtime::Session Open(const Model& model, size_t num_threads) {
-  return runtime::OpenModel(model, {.num_threads = runtime::SessionThreads(num_threads)});
+  return runtime::Session::FromModel(model, {.num_threads = runtime::SessionThreads(num_threads)});
 }
 
 }  // namespace

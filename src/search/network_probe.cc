@@ -9,7 +9,7 @@
 #include "base/check.h"
 #include "base/error.h"
 #include "kernels/half.h"
-#include "runtime/open_model.h"
+#include "runtime/session.h"
 
 namespace bitpress::search {
 namespace {
@@ -244,7 +244,7 @@ NetworkProbe::NetworkProbe(const Model& original, std::span<const Node> layers, 
   runtime::SessionOptions options;
   options.num_threads = runtime::SessionThreads(num_threads);
   options.observers = &operators_;
-  session_ = std::make_unique<runtime::Session>(runtime::OpenModel(model, options));
+  session_ = std::make_unique<runtime::Session>(runtime::Session::FromModel(model, options));
 }
 
 NetworkProbe::~NetworkProbe() = default;

@@ -13,7 +13,7 @@
 #include "base/output_error.h"
 #include "base/words.h"
 #include "evaluate/outputs.h"
-#include "runtime/open_model.h"
+#include "runtime/describe_inputs.h"
 #include "search/held_samples.h"
 #include "search/journal.h"
 #include "search/layer_probe.h"

@@ -15,6 +15,7 @@
 #include "base/error.h"
 #include "base/scratch_folder.h"
 #include "base/text.h"
+#include "data/kept_samples.h"
 #include "graph/staged_model.h"
 #include "tasks/evaluate.h"
 #include "tasks/json_file.h"
@@ -138,7 +139,10 @@ std::vector<plan::QuantConfig> DefaultLadder() {
   return ladder;
 }
 
-AutotuneReport Autotune(const AutotuneOptions& options) {
+AutotuneReport Autotune(const AutotuneOptions& given) {
+  AutotuneOptions options = given;
+  options.samples.kept = std::make_shared<data::KeptSamples>();
+  options.validation.kept = std::make_shared<data::KeptSamples>();
   if (!(options.tolerable_loss >= 0)) {
     Fail(ErrorCode::kInvalidArgument, "a tolerable loss is 0 or more, not {}",
          options.tolerable_loss);

@@ -9,9 +9,9 @@
 #include "base/error.h"
 #include "base/thread_pool.h"
 #include "calibrate/shrink_file.h"
-#include "data/source.h"
-#include "ops/quantizer_nodes.h"
+#include "data/kept_samples.h"
 #include "tasks/cache_scales.h"
+#include "tasks/changing_pass.h"
 #include "tasks/compared_runs.h"
 #include "tasks/passes.h"
 #include "tasks/resolve.h"
@@ -94,21 +94,12 @@ void Write(graph::Model& model, plan::ResolvedPlan& resolved, const emit::ApplyO
   }
 }
 
-}  // namespace
-
-QuantizeReport Quantize(const QuantizeOptions& options) {
+QuantizeReport QuantizeOnce(const QuantizeOptions& options) {
   QuantizeReport report;
   report.output = options.output;
   CheckPasses(options.disabled_passes);
   { const AtomicFile probe(options.output); }  // before any work
   if (!options.cache_scales_output.empty()) CheckWritable(options.cache_scales_output);
-  {
-    const graph::Model given = graph::Model::Load(options.model);
-    // Preparing folds operators that decode constants.
-    report.already_quantized = ops::QuantizedOperators(given);
-    report.input_parts = graph::MeasureParts(given);
-  }
-  report.input_bytes = graph::StoredBytes(options.model);
   graph::PassRunner passes(options.disabled_passes);
   ThreadPool pool(options.num_threads);
   ResolvedModel quantized = ResolveModel(options, passes, pool, report);
@@ -132,6 +123,27 @@ QuantizeReport Quantize(const QuantizeOptions& options) {
   });
   report.takes_whole_items =
       !options.samples.whole_items && options.samples.found_whole->value_or(false);
+  return report;
+}
+
+}  // namespace
+
+QuantizeReport Quantize(const QuantizeOptions& given) {
+  QuantizeOptions options = given;
+  if (!options.samples.kept) options.samples.kept = std::make_shared<data::KeptSamples>();
+  QuantizeReport report = QuantizeOnce(options);
+  const bool is_far =
+      report.target && report.target->closeness && report.target->closeness->is_far();
+  if (!is_far) return report;
+  std::optional<ChangingPass> changing = FindChangingPass(options, report.plan.rewrites);
+  // A plan and a calibration name the values of the model as that pass made it.
+  if (changing && options.plan_file.empty() && options.calibration.empty()) {
+    QuantizeOptions without = options;
+    without.disabled_passes.insert(changing->pass);
+    report = QuantizeOnce(without);
+    changing->is_undone = true;
+  }
+  report.changing_pass = std::move(changing);
   return report;
 }
 

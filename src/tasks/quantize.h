@@ -53,6 +53,14 @@ struct QuantizeOptions : RunOptions {
   bool is_checked = true;  // the written model is loaded and run, see WriteModel
 };
 
+// A pass of the preparation that changes what the model computes, before anything is rounded.
+struct ChangingPass {
+  std::string pass;
+  std::string output;  // the output that it changes most
+  double sqnr_db = 0;  // of that output, prepared with the pass, against the given model's
+  bool is_undone = false;
+};
+
 struct QuantizeReport {
   std::filesystem::path output;  // the file that was written
   plan::QuantPlan plan;
@@ -61,6 +69,8 @@ struct QuantizeReport {
   // Each item of the samples is one, because its first row alone does not run.
   bool takes_whole_items = false;
   rewrite::RewriteReport rewritten;
+  // Nothing: no pass does so, or the quantized model is as close as its formats explain.
+  std::optional<ChangingPass> changing_pass;
   std::optional<rewrite::SmoothReport> smoothed;
   // The result of the check. Nothing if no check was asked for, or if it was not possible.
   std::optional<deploy::TargetReport> target;

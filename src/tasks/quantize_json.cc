@@ -51,6 +51,12 @@ Json RewritesToJson(const QuantizeReport& report) {
   if (!report.rewritten.fixed_inputs.empty()) json["fixed_inputs"] = report.rewritten.fixed_inputs;
   const rewrite::OptimizerReport& optimizer = report.rewritten.optimizer;
   if (!optimizer.undone.empty()) json["undone_passes"] = {{"optimize", optimizer.undone}};
+  if (const auto& changing = report.changing_pass) {
+    json["changing_pass"] = {{"pass", changing->pass},
+                             {"output", changing->output},
+                             {"sqnr_db", changing->sqnr_db},
+                             {"is_undone", changing->is_undone}};
+  }
   if (!optimizer.kept_computed.empty()) json["kept_computed"] = optimizer.kept_computed;
   if (const auto& equalized = report.rewritten.equalized) {
     json["equalized"] = {{"num_pairs", equalized->pairs.size()},

@@ -15,8 +15,10 @@
 #include "calibrate/resolve_params.h"
 #include "calibrate/resolve_plan.h"
 #include "data/source.h"
+#include "ops/quantizer_nodes.h"
 #include "plan/make_plan.h"
 #include "rewrite/prepare.h"
+#include "runtime/machine.h"
 #include "tasks/cache_scales.h"
 #include "tasks/calibrate.h"
 #include "tasks/plan.h"
@@ -65,7 +67,12 @@ struct Prepared {
 Prepared PrepareModel(const QuantizeOptions& options, const plan::QuantConfig& config,
                       const plan::Rewrites& rewrites, graph::PassRunner& passes,
                       QuantizeReport& report) {
-  Prepared prepared{rewrite::Prepare(options.model,
+  graph::Model given = runtime::LoadPortable(options.model);
+  // Preparing folds operators that decode constants.
+  report.already_quantized = ops::QuantizedOperators(given);
+  report.input_parts = graph::MeasureParts(given);
+  report.input_bytes = given.file_bytes();
+  Prepared prepared{rewrite::Prepare(std::move(given), options.model,
                                      {.preparation = options.preparation,
                                       .rewrites = rewrites,
                                       .disabled_passes = options.disabled_passes},

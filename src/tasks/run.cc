@@ -8,7 +8,7 @@
 #include "graph/stored_bytes.h"
 #include "ops/batch.h"
 #include "ops/time_axis.h"
-#include "runtime/open_model.h"
+#include "runtime/session.h"
 
 namespace bitpress::tasks {
 namespace {
@@ -39,12 +39,13 @@ bool FirstItemRunsWholeOnly(const graph::Model& model, const RunOptions& run) {
     first.shard = {};
     data::SourceOptions options = data::ToSourceOptions(first, model);
     options.num_threads = 1;
+    options.kept = nullptr;  // it is not known yet how the items are read
     const std::optional<data::Batch> row = data::OpenSource(options)->Next(1);
     const bool is_row = row && row->HasRows() && row->failed.empty() && row->labels.empty() &&
                         row->names.front().ends_with(']');
     if (!is_row) return false;
-    runtime::Session session =
-        runtime::OpenModel(model, {.num_threads = 1, .optimization = runtime::Optimization::kNone});
+    runtime::Session session = runtime::Session::FromModel(
+        model, {.num_threads = 1, .optimization = runtime::Optimization::kNone});
     if (Runs(session, row->inputs)) return false;
     options.use_whole_items = true;
     const std::optional<data::Batch> item = data::OpenSource(options)->Next(1);

@@ -30,11 +30,6 @@ bool HasQuantized(const QuantizeReport& report, plan::Role role) {
   });
 }
 
-// Returns the output that is farthest off. REQUIRES: there are outputs.
-const OutputCloseness& WorstOf(const Closeness& closeness) {
-  return *std::ranges::min_element(closeness.outputs, {}, &OutputCloseness::sqnr_db);
-}
-
 std::string SizeLine(const QuantizeReport& report) {
   const double share = static_cast<double>(report.output_bytes) /
                        static_cast<double>(std::max<uint64_t>(1, report.input_bytes));
@@ -58,7 +53,7 @@ std::string ClosenessText(const QuantizeReport& report) {
     return fmt::format("closeness: not measured: {}", target.closeness->why_not);
   }
   if (target.closeness->outputs.empty()) return "closeness: not measured, for no output is float";
-  const OutputCloseness& worst = WorstOf(*target.closeness);
+  const OutputCloseness worst = *target.closeness->worst();
   const std::string runs = target.closeness->num_runs == 1
                                ? "1 sample"
                                : fmt::format("{} samples", target.closeness->num_runs);
@@ -141,13 +136,13 @@ void WarnOfCloseness(const Closeness& closeness, std::vector<Warning>& warnings)
         {"far", fmt::format("output '{}' has another shape than the given model's", name)});
   }
   if (closeness.outputs.empty()) return;
-  const OutputCloseness& worst = WorstOf(closeness);
+  const OutputCloseness worst = *closeness.worst();
   if (worst.num_lost > 0) {
     warnings.push_back(
         {"lost_values", fmt::format("output '{}' holds NaN or infinity where the given model gives "
                                     "numbers, in {} of {} values. {}",
                                     worst.name, worst.num_lost, worst.num_values, kRemedies)});
-  } else if (worst.sqnr_db < closeness.wanted_db) {
+  } else if (closeness.is_far()) {
     warnings.push_back(
         {"far",
          fmt::format("output '{}' is far from that of the given model: {:.1f} dB, where such "
@@ -187,10 +182,24 @@ void WarnOfRun(const QuantizeReport& report, std::vector<Warning>& warnings) {
   }
   if (!target.checker_error.empty()) warnings.push_back({"rules", target.checker_error});
   if (target.processor.is_harmful()) {
-    warnings.push_back({"processors",
-                        "this model is wrong on x86 processors without VNNI; quantize it with "
-                        "integer_kernels=safe (the default)"});
+    warnings.push_back({"processors", std::string(evaluate::kHarmfulWarning)});
   }
+}
+
+// Says which pass of the preparation changes outputs by more than the rounding of floats.
+void WarnOfPreparation(const QuantizeReport& report, std::vector<Warning>& warnings) {
+  if (!report.changing_pass) return;
+  const ChangingPass& changing = *report.changing_pass;
+  const std::string change =
+      fmt::format("output '{}' by more than the rounding of floats ({:.1f} dB)", changing.output,
+                  changing.sqnr_db);
+  warnings.push_back(
+      {"preparation",
+       changing.is_undone
+           ? fmt::format("pass {} was undone, because it changes {}", changing.pass, change)
+           : fmt::format("pass {} of the preparation changes {}; without the files of a plan or "
+                         "a calibration, which name what it made, it is undone",
+                         changing.pass, change)});
 }
 
 void WarnOfSpeed(const QuantizeReport& report, std::vector<Warning>& warnings) {
@@ -328,6 +337,7 @@ Verdict VerdictOf(const QuantizeReport& report) {
     WarnOfCloseness(*report.target->closeness, verdict.warnings);
   }
   WarnOfNothing(report, verdict.warnings);
+  WarnOfPreparation(report, verdict.warnings);
   WarnOfSpeed(report, verdict.warnings);
   WarnOfGrowth(report, verdict.warnings);
   WarnOfFloats(report, verdict.warnings);

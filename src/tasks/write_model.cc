@@ -109,7 +109,7 @@ WrittenModel WriteModel(graph::Model model, const WriteModelOptions& options) {
     }
     if (options.progress) options.progress("check", 1, 1);
   }
-  staged.Commit();
+  if (options.is_kept) staged.Commit();
   return written;
 }
 

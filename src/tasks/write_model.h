@@ -22,6 +22,7 @@ struct WriteModelOptions {
   std::filesystem::path given;
   graph::ExternalData external_data = graph::ExternalData::kIfNeeded;
   bool is_checked = true;
+  bool is_kept = true;  // false: the model is checked, and nothing is left of it
   // The first ones are run (SamplesToCompare); not given: a made-up one.
   data::SampleSpec samples = {};
   double num_products = 0;              // as CountProducts has them; 0: not known

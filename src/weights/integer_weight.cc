@@ -86,6 +86,7 @@ IntegerWeight::IntegerWeight(graph::HeldInitializer source, const plan::TensorPl
       pairs_(std::move(pairs)),
       code_type_(row.Spec().onnx_type) {
   if (given_.empty() && row.integer->params) given_ = {*row.integer->params};
+  if (given_.empty()) given_ = row.integer->channel_params;
   DescribeScales(row);
   if (!given_.empty() && given_.size() != static_cast<size_t>(NumElements(scale_dims_))) {
     Fail(ErrorCode::kInvalidArgument, "{}: '{}' takes {} scales, not the {} that are given",

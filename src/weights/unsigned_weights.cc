@@ -69,7 +69,10 @@ void ChooseUnsignedWeights(plan::ResolvedPlan& resolved, const graph::Model& mod
                                 InputsOfOutput(nodes.Find(row.uses.front()));
     }
     num_products += candidate.num_products;
-    if (!row.integer->may_be_unsigned || row.integer->params) continue;
+    if (!row.integer->may_be_unsigned || row.integer->params ||
+        !row.integer->channel_params.empty()) {
+      continue;
+    }
     const std::vector<PairRule> rules = pair_rules.For(row);
     if (rules.empty()) continue;
     const IntegerWeight integers(std::move(weight), row, row.uses.front().node, {}, {}, rules);

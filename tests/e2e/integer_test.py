@@ -178,6 +178,29 @@ def test_a_plan_may_fix_scales(net_path, quantized, wanted, tmp_path, bitpress):
     assert is_as_measured(sqnr_db(wanted, run(quantized.path("--plan", tmp_path / "plan.json"))), 39.9)
 
 
+def test_a_plan_may_fix_the_scales_of_channels(net_path, quantized, tmp_path, bitpress):
+    def with_numbers(name, **numbers):
+        plan = json.loads(bitpress.ok("plan", net_path, "--config", "int8", "--set", "activations=none"))
+        row = next(row for row in plan["tensors"] if row["value"] == "w1")
+        row.pop("range"), row.pop("pair_safe", None), row.pop("may_be_uint8", None)
+        row |= numbers
+        path = tmp_path / f"{name}.json"
+        path.write_text(json.dumps(plan))
+        return path
+
+    scales = [2.0**-(5 + channel % 3) for channel in range(16)]
+    made = quantized.path("--plan", with_numbers("given", granularity="per_axis", axis=0, scale=scales, zero_point=[0] * 16))
+    tensors = {tensor.name: numpy_helper.to_array(tensor) for tensor in onnx.load(made).graph.initializer}
+    assert np.array_equal(tensors["w1_scales"].ravel(), np.array(scales, np.float32))
+    for name, numbers, text in [
+            ("few", {"granularity": "per_axis", "axis": 0, "scale": scales[:3]}, "takes 16 scales, not the 3"),
+            ("whole", {"granularity": "per_tensor", "scale": scales}, "a weight per_axis has one of both"),
+            ("texts", {"scale": ["a"]}, "a number or a list of numbers"),
+            ("zero", {"granularity": "per_axis", "axis": 0, "scale": scales, "zero_point": [1] * 16}, "of a symmetric weight"),
+            ("fraction", {"granularity": "per_axis", "axis": 0, "scale": scales, "zero_point": [0.5] * 16}, "none of int8")]:
+        assert text in bitpress.error("quantize", net_path, "-o", tmp_path / "q.onnx", "--plan", with_numbers(name, **numbers)), name
+
+
 def test_without_samples_there_is_one_clear_error(net_path, tmp_path, bitpress):
     message = bitpress.error("quantize", net_path, "-o", tmp_path / "q.onnx", "--config", "INT8")
     assert "(--data;" in message and "(--calibration)" in message

@@ -168,3 +168,37 @@ def test_documentation_stays(bitpress, tmp_path):
     written = onnx.load(tmp_path / "q.onnx")
     assert written.opset_import[0].version == 13
     assert (written.doc_string, written.graph.doc_string, written.graph.input[0].doc_string) == ("of the model", "of the graph", "of the input")
+
+
+@pytest.fixture
+def ill_conditioned(tmp_path):
+    """A product that ignores a channel of 1e10. Rotated, that channel is in all others, whose small values are lost."""
+    w = weights(64, 8)
+    w[3] = 0
+    samples = weights(8, 64, seed=3)
+    samples[:, 3] = 1e10
+    (tmp_path / "samples").mkdir()
+    for i, sample in enumerate(samples):
+        np.save(tmp_path / "samples" / f"{i}.npy", sample[None])
+    given = write(make([helper.make_node("MatMul", ["x", "w"], ["y"], "product")], {"w": w}, ["N", 64], 17), tmp_path / "given.onnx")
+    return given, tmp_path / "samples"
+
+
+ROTATED = ["--config", "MX9", "--activations", "none", "--set", "rotate=16"]
+
+
+def test_a_pass_that_changes_outputs_is_undone(bitpress, tmp_path, ill_conditioned):
+    given, samples = ill_conditioned
+    text = bitpress.checking.ok("quantize", given, "-o", tmp_path / "q.onnx", *ROTATED, "--data", samples)
+    assert "WARNING: pass rotate was undone, because it changes output 'y' by more than the rounding of floats" in text
+    assert "far from that of the given model" not in text
+    assert "Rotate_16" not in [node.op_type for node in onnx.load(tmp_path / "q.onnx").graph.node]
+
+
+def test_a_plan_keeps_a_pass_that_changes_outputs(bitpress, tmp_path, ill_conditioned):
+    """Its values are those that the pass made, so that the user is told what to do."""
+    given, samples = ill_conditioned
+    bitpress.ok("plan", given, "-o", tmp_path / "plan.json", *ROTATED)
+    text = bitpress.checking.ok("quantize", given, "-o", tmp_path / "q.onnx", "--plan", tmp_path / "plan.json", "--data", samples)
+    assert "WARNING: pass rotate of the preparation changes output 'y'" in text
+    assert "Rotate_16" in [node.op_type for node in onnx.load(tmp_path / "q.onnx").graph.node]

@@ -140,7 +140,7 @@ def test_the_import_line_of_onnxruntimes_enums():
     (lambda reader: nc.GPTQConfig(weight_bits=4, weight_dtype="int", weight_sym=False, weight_group_size=32, calibration_data_reader=reader)
      .set_local("make_query", nc.GPTQConfig(weight_dtype="fp32")),
      lambda operators: operators["com.microsoft::MatMulNBits"] == 1 and operators["MatMul"] == 3),
-    (lambda reader: nc.SmoothQuantConfig(reader, alpha=0.5), lambda operators: operators["QLinearMatMul"] >= 2),
+    (lambda reader: nc.SmoothQuantConfig(alpha=0.5, calibration_data_reader=reader), lambda operators: operators["QLinearMatMul"] >= 2),
 ], ids=["static", "dynamic", "rule by name", "SmoothQuant"])
 @pytest.mark.filterwarnings("ignore::bitpress.compat.Notice")
 def test_a_script_for_neural_compressor(made, check, tmp_path, matmul_path, sequences):

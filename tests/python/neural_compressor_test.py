@@ -75,7 +75,7 @@ def test_recipes(tmp_path, matmul_path, sequences):
     smooth = made(extra_options={"SmoothQuant": True, "SmoothQuantAlpha": 0.5})
     assert operators(smooth)["Mul"] >= 1
     wanted = outputs(smooth, {"x": sequences})[0]
-    same = config.SmoothQuantConfig(DataReader(sequences, "x"), quant_format=QuantFormat.QDQ, alpha=0.5)
+    same = config.SmoothQuantConfig(0.5, calibration_data_reader=DataReader(sequences, "x"), quant_format=QuantFormat.QDQ)
     np.testing.assert_array_equal(outputs(run(same, matmul_path, tmp_path), {"x": sequences})[0], wanted)
     everything = operators(made())["DequantizeLinear"]
     assert operators(made(quant_last_matmul=False))["DequantizeLinear"] < everything
@@ -254,7 +254,7 @@ def test_tensorrt_reads_pairs(monkeypatch, tmp_path, conv_path, images):
 def test_what_a_local_configuration_says_holds_or_is_named(matmul_path):
     static = config.StaticQuantConfig(extra_options={"Percentile": 99.5})
     own = {"ActivationSymmetric": True, "WeightSymmetric": False, "Percentile": 99}
-    local = config.StaticQuantConfig(activation_type=QuantType.QInt8, calibrate_method=neural_compressor._types.CalibrationMethod.Percentile,
+    local = config.StaticQuantConfig(activation_type=QuantType.QInt8, calibrate_method=neural_compressor._enums.CalibrationMethod.Percentile,
                                      reduce_range=True, extra_options=own)
     (rule,) = translate(static.set_local("make_query", local), matmul_path).rules
     assert (rule["activation_symmetric"], rule["weight_symmetric"], rule["reduce_range"]) == (True, False, True)

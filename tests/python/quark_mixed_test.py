@@ -231,7 +231,7 @@ def test_words_of_the_other_interface_are_said():
 def test_older_words():
     with pytest.warns(Notice, match="l2_target is taken as L2Target"):
         request = translate(configure(Q.QInt16, Q.QInt8, {"act_target_quant_type": Q.QInt8, "l2_target": 0.5}))
-    assert request.target.text == "l2<=0.5" and request.target.changes["activations"] == "int8"
+    assert request.target.text == "l2<=0.5" and request.target.variants[0]["activations"] == "int8"
     with pytest.raises(bitpress.InvalidArgumentError, match="L2Target is given twice, once as 'l2_target'"):
         translate(configure(Q.QInt16, Q.QInt8, {"L2Target": 1, "l2_target": 0.5}))
     with pytest.raises(bitpress.UnsupportedError, match="NumTarget=3 is refused"):
@@ -239,7 +239,7 @@ def test_older_words():
     spec = quark.Int8Spec()
     spec.set_symmetric(False)
     spec.set_data_type(data_type.UInt8)
-    assert spec == quark.QTensorConfig(symmetric=False, calibration_method=quark.CalibMethod.Percentile, data_type=data_type.UInt8)
+    assert vars(spec) == vars(quark.QTensorConfig(symmetric=False, calibration_method=quark.CalibMethod.Percentile, data_type=data_type.UInt8))
     assert translate(QConfig(QLayerConfig(spec, spec))).settings["activations"] == "uint8"
     with warnings.catch_warnings():
         warnings.simplefilter("error")

@@ -2,11 +2,13 @@
 
 import difflib
 import enum
-import warnings
-from dataclasses import dataclass
-from typing import Any, Dict, Iterable, List, Mapping, Tuple
+import json
+import re
+from dataclasses import dataclass, replace
+from typing import Any, Collection, Dict, Iterable, List, Mapping, Optional, Tuple
 
-from bitpress._errors import InvalidArgumentError, UnsupportedError
+from bitpress._errors import InvalidArgumentError, UnsupportedError, warn
+from bitpress.compat._values import FLAG, Kind
 
 
 class Fate(enum.Enum):
@@ -27,6 +29,7 @@ class Word:
         text: what it becomes, or why it changes nothing, or why it is refused.
         neutral: values that ask for nothing, and are accepted without a notice or an error.
         nearest: of refused words: what to do instead.
+        takes: the kind of values; None: any.
     """
 
     name: str
@@ -34,6 +37,7 @@ class Word:
     text: str
     neutral: Tuple[Any, ...] = (None,)
     nearest: str = ""
+    takes: Optional[Kind] = None
 
 
 Table = Dict[str, Word]
@@ -55,15 +59,48 @@ def table(words: Iterable[Word]) -> Table:
     return {word.name: word for word in words}
 
 
+def with_kinds(words: Table, kinds: Mapping[str, Kind]) -> Table:
+    """Returns the words with the kinds of their values. A word that True or False asks nothing of takes True or False."""
+    unknown = set(kinds) - set(words)
+    assert not unknown, f"kinds of no words: {sorted(unknown)}"
+    return table(replace(word, takes=kinds.get(word.name, FLAG if any(isinstance(value, bool) for value in word.neutral) else None))
+                 for word in words.values())
+
+
 def say(message: str) -> None:
-    """Warns with a Notice at the line of the caller's script, as well as that can be found."""
-    warnings.warn(message, Notice, stacklevel=4)
+    """Warns with a Notice at the line of the caller's script."""
+    warn(Notice(message))
 
 
-def say_unmatched(report: Any) -> None:
-    """Says which words of a configuration fit nothing in the model: other tools pass over them, too."""
-    for words in report.unmatched_words:
-        say(f"passed over: {words}")
+def say_report(report: Any, words: Mapping[str, str], quiet: Collection[str] = (), names: Optional[Mapping[str, str]] = None) -> None:
+    """Says what a script does not see of a written model: what fits nothing, stays float, learned nothing, has other scales.
+
+    Args:
+        words: by the selector of a rule, the other tool's word that it comes from.
+        quiet: selectors whose words are not the script's own.
+        names: by the names of nodes, tensors and operator types, the word that gave them; "": none of the script's.
+    """
+    for text in report.unmatched_words:
+        text = re.sub(r"'\(\?:(.*?)\)\.\*'", r"'\1'", text)  # beginnings of names
+        selector, name = re.match(r"rule '(\w+)=.*?': ", text), re.search(r"'([^']*)' matches", text)
+        word = (names or {}).get(name[1]) if name is not None else None
+        if word is not None and selector is not None:
+            if word:
+                say(f"passed over: {word}: {text[selector.end():]}")
+        elif selector is None:
+            say(f"passed over: {text}")
+        elif selector[1] not in quiet:
+            say(f"passed over: {words.get(selector[1], selector[1])}: {text[selector.end():]}")
+    if report.left_float:
+        value, reason = report.left_float[0]
+        say(f"{len(report.left_float)} activations stay float: '{value}': {reason}" + (", ..." if len(report.left_float) > 1 else ""))
+    if report.layers and not any(layer.is_tuned for layer in report.layers):
+        first = report.layers[0]
+        say(f"none of {len(report.layers)} layers has learned weights: '{first.node}': {first.note}")
+    safe = [row["value"] for row in json.loads(report.plan)["tensors"] if row.get("pair_safe")]
+    if safe:
+        say(f"{len(safe)} int8 weights ('{safe[0]}'{', ...' if len(safe) > 1 else ''}) behind uint8 activations have the scale with the least "
+            "error of codes whose sums no processor saturates: up to twice the formula's")
 
 
 def _is_same(value: Any, asks: Any) -> bool:
@@ -71,19 +108,37 @@ def _is_same(value: Any, asks: Any) -> bool:
     return (type(value) is type(asks) and value == asks) or (isinstance(value, enum.Enum) and value.name == asks)
 
 
-def check(given: Mapping[str, Any], words: Table, where: str) -> None:
+def nearest(name: Any, words: Iterable[str]) -> Optional[str]:
+    return next(iter(difflib.get_close_matches(str(name), list(words), 1)), None)
+
+
+def unknown(name: Any, words: Iterable[str], where: str) -> str:
+    """Says that the other tool has no such word, with the nearest."""
+    near = nearest(name, words)
+    return f"{where} has no '{name}'" + (f"; did you mean '{near}'?" if near else "")
+
+
+def check(given: Mapping[str, Any], words: Table, where: str, is_lenient: bool = False) -> None:
     """Says what becomes of each word given.
 
+    Args:
+        is_lenient: a word that the other tool does not have is a notice, as it is a warning or nothing there.
+
     Raises:
+        ArgumentTypeError, InvalidArgumentError: a value of a wrong type or out of range.
         InvalidArgumentError: a word that the other tool does not have, with the nearest.
         UnsupportedError: a refused word.
     """
     for name, value in given.items():
         word = words.get(name)
         if word is None:
-            near = difflib.get_close_matches(name, words, 1)
-            hint = f"; did you mean '{near[0]}'?" if near else ""
-            raise InvalidArgumentError(f"{where} has no '{name}'{hint}")
+            if not is_lenient:
+                raise InvalidArgumentError(unknown(name, words, where))
+            near = nearest(name, words)
+            say(f"{where} has no '{name}'; it changes nothing" + (f". Did you mean '{near}'?" if near else ""))
+            continue
+        if word.takes is not None:
+            word.takes.check(value, f"{where}: {name}")
         if word.fate is Fate.HONOURED or any(_is_same(value, asks) for asks in word.neutral):
             continue
         if word.fate is Fate.REFUSED:
@@ -99,4 +154,13 @@ def markdown(words: Table) -> List[str]:
         unless = [value for value in word.neutral if value is not None]
         asks = f" (unless {' or '.join(f'`{value!r}`' for value in unless)})" if unless else ""
         lines.append(f"| `{word.name}` | {word.fate.value}{asks} | {word.text}{instead} |")
+    return lines
+
+
+def counts(tables: Mapping[str, Table]) -> List[str]:
+    """How many words of each table have each fate, for the documentation."""
+    lines = ["| words of | all | honoured | accepted with a notice | refused |", "|---|---|---|---|---|"]
+    for title, words in tables.items():
+        of_fate = [sum(word.fate is fate for word in words.values()) for fate in Fate]
+        lines.append(f"| {title} | {len(words)} | " + " | ".join(map(str, of_fate)) + " |")
     return lines

@@ -42,7 +42,7 @@ def settings_for(provider: Optional[str], model: Model) -> Dict[str, Any]:
     """
     name = provider or auto_detect_ep()
     if name not in DEVICES:
-        raise InvalidArgumentError(f"there is no execution provider '{name}'; it is one of {', '.join(DEVICES)}")
+        raise InvalidArgumentError(f"execution_provider='{name}': there is no execution provider '{name}'; it is one of {', '.join(DEVICES)}")
     if name == "TensorrtExecutionProvider":
         return {"activations": "int8", "weights": "int8", "activation_symmetric": True, "weight_symmetric": True}
     if name == "DmlExecutionProvider":
@@ -53,3 +53,28 @@ def settings_for(provider: Optional[str], model: Model) -> Dict[str, Any]:
                                        "Instead: fix it to 1 (onnxruntime.tools.make_dynamic_shape_fixed)")
         return {"weight_granularity": "per_tensor"}
     return {}
+
+
+# The operator types that ONNX Neural Compressor quantizes by itself, by provider. They order its trials; without a list here all
+# operators are quantized that can be.
+_EVERYWHERE = ("FusedConv Conv Gather MatMul Gemm EmbedLayerNormalization Attention Relu Clip LeakyRelu Sigmoid MaxPool GlobalAveragePool Pad "
+               "Split Squeeze Reshape Concat AveragePool Unsqueeze Transpose Resize").split()
+_CUDA = [*_EVERYWHERE, *"Abs Shrink Sign Flatten Expand Slice Mod ReduceMax ReduceMin".split()]
+_PAIRS = {
+    "CPUExecutionProvider": [*_CUDA, *"GatherElements GatherND Tile CenterCropPad".split()],
+    "CUDAExecutionProvider": _CUDA,
+    "DnnlExecutionProvider": _EVERYWHERE,
+    "DmlExecutionProvider": "Conv MatMul Relu Clip MaxPool".split(),
+    "TensorrtExecutionProvider": [*(name for name in _EVERYWHERE if name not in ("FusedConv", "Relu", "Clip")), "Add"],
+}
+OP_TYPES = [*_PAIRS["CPUExecutionProvider"], "Mul", "Add", "ArgMax", "LSTM"]
+DYNAMIC_TYPES = "FusedConv Conv EmbedLayerNormalization MatMul Gather Attention LSTM".split()
+
+
+def static_types(provider: Optional[str], on_codes: bool) -> List[str]:
+    """The types for a provider; operators on codes are more than those between pairs."""
+    name = provider or auto_detect_ep()
+    if name not in DEVICES:
+        raise InvalidArgumentError(f"execution_provider='{name}': there is no execution provider '{name}'; it is one of {', '.join(DEVICES)}")
+    of_codes = {"DmlExecutionProvider": ["Mul", "Add"], "TensorrtExecutionProvider": []}.get(name, ["Mul", "Add", "ArgMax"])
+    return [*_PAIRS[name], *(of_codes if on_codes else [])]

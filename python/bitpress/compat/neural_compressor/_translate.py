@@ -1,22 +1,17 @@
 """From ONNX Neural Compressor's configurations to what bitpress.quantize is asked."""
 
 from dataclasses import dataclass, field
-from typing import Any, Dict, List, Mapping, Optional, Sequence
+from typing import Any, Dict, Iterator, List, Mapping, Optional, Set
 
 import bitpress
-from bitpress._errors import ArgumentTypeError, InvalidArgumentError, UnsupportedError
+from bitpress._errors import ArgumentTypeError, UnsupportedError
 from bitpress._files import Model
 from bitpress._native import saturates_products
 from bitpress._runtime import use_onnxruntime
 from bitpress.compat import _fates
 from bitpress.compat.neural_compressor import _providers, _words
-from bitpress.compat.neural_compressor._types import (
-    BaseConfig,
-    DynamicQuantConfig,
-    OperatorConfig,
-    SmoothQuantConfig,
-    StaticQuantConfig,
-)
+from bitpress.compat.neural_compressor._configs import DynamicQuantConfig, SmoothQuantConfig, StaticQuantConfig
+from bitpress.compat.neural_compressor._types import BaseConfig, OperatorConfig
 
 _TYPES = {"QInt8": "int8", "QUInt8": "uint8", "QInt16": "int16", "QUInt16": "uint16"}
 _BITS = (2, 4, 8)
@@ -24,24 +19,33 @@ _BITS = (2, 4, 8)
 
 @dataclass
 class Request:
+    """What bitpress.quantize is asked.
+
+    Attributes:
+        selectors: the script's word behind a rule's selector, where it is not the usual one.
+        quiet: selectors of rules that are not from the script's own words.
+    """
+
     settings: Dict[str, Any] = field(default_factory=dict)
     rules: List[Dict[str, Any]] = field(default_factory=list)
     arguments: Dict[str, Any] = field(default_factory=dict)
+    selectors: Dict[str, str] = field(default_factory=dict)
+    quiet: Set[str] = field(default_factory=set)
+
+
+def _name(value: Any) -> Any:
+    """The name of a member of an enum, which may be given as a text."""
+    return getattr(value, "name", value)
 
 
 def _type_of(value: Any) -> str:
-    name = getattr(value, "name", value)
-    if name not in _TYPES:
-        raise InvalidArgumentError(f"there is no quantization type '{name}'; it is one of {', '.join(_TYPES)}")
-    return _TYPES[name]
+    return _TYPES[_name(value)]
 
 
 def _range_of(method: Any, extra: Mapping[str, Any]) -> str:
-    name = getattr(method, "name", method)
-    words = {"MinMax": "min_max", "Entropy": "entropy", "Percentile": f"percentile({extra.get('Percentile', 99.999)})"}
-    if name not in words:
-        raise InvalidArgumentError(f"there is no calibration method '{name}'; it is one of {', '.join(words)}")
-    return words[name]
+    if _name(method) == "Distribution":
+        raise UnsupportedError("calibrate_method=Distribution is refused: it is for 8-bit floats. Instead: MinMax, Entropy or Percentile")
+    return {"MinMax": "min_max", "Entropy": "entropy", "Percentile": f"percentile({extra.get('Percentile', 99.999)})"}[_name(method)]
 
 
 def _is_operator_type(key: str, model: Model) -> bool:
@@ -53,23 +57,48 @@ def _who(key: str, model: Model) -> Dict[str, Any]:
     return {"op_types": [key], "optional": True} if _is_operator_type(key, model) else {"nodes": [f"(?:{key}).*"], "optional": True}
 
 
+def _types_and_names(white_list: Any, model: Model) -> Dict[str, Any]:
+    """The selectors of a white list, which may also have names of nodes."""
+    if white_list in (None, "*"):
+        return {}
+    others = [word for word in white_list if not _is_operator_type(word, model)]
+    nodes = {use["node"] for use in _uses(model)} if others else set()
+    names = [word for word in others if word in nodes]
+    types = [word for word in white_list if word not in names]
+    return {**({"not_op_types": types} if types or not names else {}), **({"not_names": names} if names else {})}
+
+
 def _select(request: Request, config: BaseConfig, model: Model) -> None:
     """Adds rules for the nodes that stay float."""
-    selected = {"not_op_types": getattr(config, "op_types_to_quantize", None) or config.option("white_list"),
-                "not_names": getattr(config, "nodes_to_quantize", None), "names": config.option("nodes_to_exclude")}
-    for selector, words in selected.items():
-        if words:
-            request.rules.append({selector: list(words), "exclude": True, "optional": True})
+    types, named = getattr(config, "op_types_to_quantize", None), getattr(config, "nodes_to_quantize", None)
+    excluded = list(config.option("nodes_to_exclude") or ())
+    if types and "op_types_to_quantize" not in config.given:  # one of a set of trials
+        left = sorted(set(_providers.OP_TYPES) - set(types))
+        request.rules.append({"op_types": left, "exclude": True, "optional": True})
+        request.quiet.add("op_types")
+        types = None
+    selected: List[Dict[str, Any]] = [{"not_op_types": list(types)} if types else _types_and_names(config.option("white_list"), model)]
+    selected.append({"not_names": list(named)} if named else {})
+    if excluded and _is_weight_only(config):  # expressions there, names elsewhere
+        selected.append({"nodes": [f"(?:{name}).*" for name in excluded]})
+        request.selectors["nodes"] = "nodes_to_exclude or set_local"
+    elif excluded:
+        selected.append({"names": excluded})
+    request.rules += [{**who, "exclude": True, "optional": True} for who in selected if who]
     if not config.option("quant_last_matmul"):
         last = _last_matmul(model)
         if last is not None:
             request.rules.append({"names": [last], "exclude": True, "optional": True})
 
 
+def _uses(model: Model) -> Iterator[Dict[str, Any]]:
+    """Who reads what in the model as it was given: preparation joins a MatMul and an Add to a Gemm."""
+    for row in bitpress.plan(model, "MX9", placement="all", as_is=True).tensors:
+        yield from row["uses"]
+
+
 def _last_matmul(model: Model) -> Optional[str]:
-    # Not prepared: preparation joins a MatMul and an Add to a Gemm.
-    names = [use["node"] for row in bitpress.plan(model, "MX9", placement="all", as_is=True).tensors for use in row["uses"]
-             if use["op_type"] == "MatMul"]
+    names = [use["node"] for use in _uses(model) if use["op_type"] == "MatMul"]
     return names[-1] if names else None
 
 
@@ -91,7 +120,7 @@ def _static(config: StaticQuantConfig, model: Model) -> Request:
         weights=_type_of(config.option("weight_type")), activation_range=_range_of(config.option("calibrate_method"), extra),
         activation_symmetric=bool(extra.get("ActivationSymmetric", False)), reduce_range=config.option("reduce_range"))
     request.settings.update(_provider_settings(config, model))
-    is_operator = getattr(config.option("quant_format"), "name", "") == "QOperator"
+    is_operator = _name(config.option("quant_format")) == "QOperator"
     if is_operator and _providers.needs_pairs(config.option("execution_provider")):
         if "quant_format" in config.given:
             _fates.say("quant_format=QOperator: TensorRT reads pairs of QuantizeLinear and DequantizeLinear only, so they are written")
@@ -125,7 +154,7 @@ def _advise(settings: Mapping[str, Any]) -> None:
 
 
 def _is_weight_only(config: Any) -> bool:
-    return isinstance(config, BaseConfig) and "weight_dtype" in config.words
+    return isinstance(config, BaseConfig) and "weight_dtype" in config.defaults
 
 
 def _static_local(local: Any, extra: Mapping[str, Any]) -> Dict[str, Any]:
@@ -179,8 +208,6 @@ def _weight_settings(config: BaseConfig) -> Dict[str, Any]:
     dtype, bits = config.option("weight_dtype"), config.option("weight_bits")
     if dtype == "fp32":
         return {"exclude": True}
-    if dtype not in ("int", "uint"):
-        raise InvalidArgumentError(f"{where}: weight_dtype='{dtype}'; expected 'int', 'uint' or 'fp32'")
     if bits not in _BITS:
         nearest = min(_BITS, key=lambda have: abs(have - bits))
         raise UnsupportedError(f"{where}: weight_bits={bits} is refused: ONNX has no such type. Instead: {nearest}")
@@ -217,6 +244,19 @@ def _say_what_is_whole(local: BaseConfig, general: BaseConfig) -> None:
             _fates.say(f"set_local: {word}={value!r} changes nothing here: it holds for the whole model, as the general configuration says")
 
 
+def _has_operator(config: BaseConfig, level: int) -> bool:
+    """Returns whether MatMulNBits takes the weights; a notice says why it does not."""
+    size, bits = config.option("weight_group_size"), config.option("weight_bits")
+    if config.option("weight_dtype") == "fp32":
+        return True
+    # Products of floats exist for 4 bits only; other weights are decoded when the model is loaded, which is exact too.
+    why = (f"weight_bits={bits} without accuracy_level=4: it has no fast products of floats for them" if level != 4 and bits != 4 else
+           f"weight_group_size={size}: its blocks have 16, 32, 64, 128 or 256 elements" if size not in (16, 32, 64, 128, 256) else "")
+    if why:
+        _fates.say(f"quant_format=QOperator: weights have no MatMulNBits ({why}) and are decoded when the model is loaded")
+    return not why
+
+
 def _weight_only(config: BaseConfig, model: Model) -> Request:
     request = Request()
     request.settings["activations"] = "none"
@@ -227,9 +267,8 @@ def _weight_only(config: BaseConfig, model: Model) -> Request:
         request.settings.update(general)
     request.settings.update(_learning(config))
     level = 4 if config.option("accuracy_level") == 4 else 1
-    is_operator = getattr(config.option("quant_format"), "name", "") == "QOperator"
-    # Products of floats exist for 4 bits only; other weights are decoded when the model is loaded, which is exact too.
-    if is_operator and (level == 4 or config.option("weight_bits") == 4):
+    is_operator = _name(config.option("quant_format")) == "QOperator"
+    if is_operator and _has_operator(config, level):
         request.arguments.update(target="onnxruntime", accuracy_level=level)
     _select(request, config, model)
     for key, local in config.local_config.items():
@@ -240,12 +279,10 @@ def _weight_only(config: BaseConfig, model: Model) -> Request:
     return request
 
 
-def translate(config: Any, model: Model) -> Request:
+def translate(config: BaseConfig, model: Model) -> Request:
+    config.verify()
     if isinstance(config, (StaticQuantConfig, DynamicQuantConfig)):
         request = _static(config, model) if isinstance(config, StaticQuantConfig) else _dynamic(config, model)
         _advise(request.settings)
         return request
-    if _is_weight_only(config):
-        return _weight_only(config, model)
-    raise ArgumentTypeError(f"quant_config is {type(config).__name__}; expected StaticQuantConfig, DynamicQuantConfig, SmoothQuantConfig, "
-                            "RTNConfig, GPTQConfig or AWQConfig")
+    return _weight_only(config, model)

@@ -5,6 +5,7 @@ from bitpress.compat._fates import honoured, notice, refused, table
 _WHOLE = "weights are quantized one at a time anyway"
 _CPU = "models are quantized on the CPU"
 _CALIBRATION = "every sample that is read counts"
+_LEVEL = "ORT_DISABLE_ALL: the model is not prepared (`as_is`); ORT_ENABLE_BASIC: as always; a notice says that higher ones change nothing"
 
 # StaticQuantConfig(...), and what SmoothQuantConfig passes on to it
 STATIC = table([
@@ -119,21 +120,57 @@ GPTQ = table([
     notice("perchannel", "a group has a scale of its own in each output", True),
 ])
 AWQ = table([
-    *WEIGHT_ONLY.values(),
+    *[word for name, word in WEIGHT_ONLY.items() if name != "layer_wise_quant"],
     honoured("enable_auto_scale", "pass `awq`: factors of input channels from activations and weights"),
     honoured("enable_mse_search", "pass `clip_search`: scales with the least error in the outputs"),
+])
+
+# MatMulNBitsQuantizer(...), MatMul4BitsQuantizer(...) and their algo_config
+NBITS = table([
+    honoured("model", "a path or an onnx.ModelProto; after process() the quantized one, an onnx.ModelProto"),
+    honoured("block_size", "`weight_block_size`; -1 is one scale for each output"),
+    honoured("is_symmetric", "`weight_symmetric`"),
+    honoured("is_signed", "weights that are not symmetric have unsigned codes either way: the same values"),
+    honoured("accuracy_level", WEIGHT_ONLY["accuracy_level"].text),
+    honoured("nodes_to_exclude", "a rule excludes them"),
+    honoured("algo_config", "RTN (without one, and Default), GPTQ, AWQ"),
+    honoured("n_bits", "2, 4 or 8"),
+    notice("providers", _CPU, ["CPUExecutionProvider"]),
+    honoured("optimization_level", _LEVEL),
+])
+NBITS_ALGORITHMS = {
+    **{name: word for words in (AWQ, GPTQ, RTN) for name, word in words.items()},
+    "algorithm": honoured("algorithm", "RTN, DEFAULT, GPTQ or AWQ"),
+}
+
+# quantize(...) and autotune(...)
+QUANTIZE = table([
+    honoured("model_input", "a path or an onnx.ModelProto"),
+    honoured("model_output", "the file to write; None: the model is returned"),
+    honoured("quant_config", "any configuration of this page, or a dict of one"),
+    honoured("optimization_level", _LEVEL),
+])
+AUTOTUNE = table([
+    honoured("model_input", "a path or an onnx.ModelProto"),
+    honoured("tune_config", "see below"),
+    honoured("eval_fn", "gets the path of a model"),
+    honoured("eval_args", "further arguments of eval_fn"),
+    honoured("calibration_data_reader", "`data` of configurations without one"),
+    honoured("optimization_level", _LEVEL),
 ])
 
 # TuningConfig(...)
 TUNING = table([
     honoured("config_set", "configurations, whose lists of values are expanded"),
-    refused("sampler", "configurations are tried in their order", "order config_set"),
+    honoured("sampler", "a class whose objects give the indices of the configurations in the order of trials"),
     honoured("tolerable_loss", "a share of the float model's result"),
     honoured("max_trials", "configurations at most"),
 ])
 
 # Title of each table in the documentation.
 TABLES = {
+    "`quantize`": QUANTIZE,
+    "`autotune`": AUTOTUNE,
     "`StaticQuantConfig`": STATIC,
     "`DynamicQuantConfig`": DYNAMIC,
     "`extra_options`": EXTRA,
@@ -145,5 +182,6 @@ TABLES = {
     "`RTNConfig`": RTN,
     "`GPTQConfig`": GPTQ,
     "`AWQConfig`": AWQ,
+    "`MatMulNBitsQuantizer`": NBITS,
     "`TuningConfig`": TUNING,
 }

@@ -1,10 +1,12 @@
 """Quark's named configurations, in the words of its older and its newer interface."""
 
+import copy
 import difflib
 from typing import Any, Dict, List, Mapping, Tuple
 
-from bitpress._errors import InvalidArgumentError
+from bitpress._errors import ArgumentTypeError, InvalidArgumentError
 from bitpress.compat.quark import _types as t
+from bitpress.compat.quark._algorithm_types import AdaQuantConfig, AdaRoundConfig
 
 _FINE_TUNING = {"DataSize": 1000, "FixedSeed": 1705472343, "BatchSize": 2, "EarlyStop": True}
 _ADAROUND = {**_FINE_TUNING, "OptimAlgorithm": "adaround", "NumIterations": 1000, "LearningRate": 0.1}
@@ -110,20 +112,20 @@ def _newer(spec: Any, weight: Any = None, algorithm: Any = None, **options: Any)
 
 
 def _tuned(kind: Any) -> Any:
-    rate = 0.1 if kind is t.AdaRoundConfig else 1e-5
+    rate = 0.1 if kind is AdaRoundConfig else 1e-5
     return kind(data_size=1000, batch_size=2, num_iterations=1000, learning_rate=rate, early_stop=True, fixed_seed=1705472343)
 
 
 XINT8_QCONFIG = _newer(t.XInt8Spec())
-XINT8_ADAROUND_QCONFIG = _newer(t.XInt8Spec(), algorithm=_tuned(t.AdaRoundConfig))
-XINT8_ADAQUANT_QCONFIG = _newer(t.XInt8Spec(), algorithm=_tuned(t.AdaQuantConfig))
+XINT8_ADAROUND_QCONFIG = _newer(t.XInt8Spec(), algorithm=_tuned(AdaRoundConfig))
+XINT8_ADAQUANT_QCONFIG = _newer(t.XInt8Spec(), algorithm=_tuned(AdaQuantConfig))
 VINT8_QCONFIG = _newer(t.XInt8Spec(), **_VINT8)
 A8W8_QCONFIG = _newer(t.Int8Spec())
-A8W8_ADAROUND_QCONFIG = _newer(t.Int8Spec(), algorithm=_tuned(t.AdaRoundConfig))
-A8W8_ADAQUANT_QCONFIG = _newer(t.Int8Spec(), algorithm=_tuned(t.AdaQuantConfig))
+A8W8_ADAROUND_QCONFIG = _newer(t.Int8Spec(), algorithm=_tuned(AdaRoundConfig))
+A8W8_ADAQUANT_QCONFIG = _newer(t.Int8Spec(), algorithm=_tuned(AdaQuantConfig))
 A16W8_QCONFIG = _newer(t.Int16Spec(), t.Int8Spec())
-A16W8_ADAROUND_QCONFIG = _newer(t.Int16Spec(), t.Int8Spec(), _tuned(t.AdaRoundConfig))
-A16W8_ADAQUANT_QCONFIG = _newer(t.Int16Spec(), t.Int8Spec(), _tuned(t.AdaQuantConfig))
+A16W8_ADAROUND_QCONFIG = _newer(t.Int16Spec(), t.Int8Spec(), _tuned(AdaRoundConfig))
+A16W8_ADAQUANT_QCONFIG = _newer(t.Int16Spec(), t.Int8Spec(), _tuned(AdaQuantConfig))
 BF16_QCONFIG = _newer(t.BFloat16Spec())
 BFP16_QCONFIG = _newer(t.BFP16Spec())
 
@@ -141,9 +143,11 @@ def get_default_config(config_name: str) -> Any:
     Raises:
         InvalidArgumentError: an unknown name, with the nearest.
     """
+    if not isinstance(config_name, str):
+        raise ArgumentTypeError(f"get_default_config: config_name={config_name!r} is {type(config_name).__name__}; expected a text")
     name = config_name.upper()
     if name in QCONFIGS:
-        return QCONFIGS[name]
+        return copy.deepcopy(QCONFIGS[name])
     for algorithm, tuning in (("ADAROUND", _ADAROUND), ("ADAQUANT", _ADAQUANT)):
         base = name[: -len(algorithm) - 1]
         if name == f"{base}_{algorithm}" and base in _ROWS and _has_suffix(base, algorithm):
@@ -153,3 +157,28 @@ def get_default_config(config_name: str) -> Any:
     near = difflib.get_close_matches(name, names(), 1)
     hint = f"; did you mean '{near[0]}'?" if near else ""
     raise InvalidArgumentError(f"there is no configuration '{config_name}'{hint}")
+
+
+DefaultConfigMapping: Dict[str, t.QuantizationConfig] = {name: get_default_config(name) for name in names() if name not in QCONFIGS}
+
+
+def get_default_config_mapping() -> Dict[str, t.QuantizationConfig]:
+    return DefaultConfigMapping
+
+
+_PARAMETERS = {
+    "DEFAULT_ADAROUND_PARAMS": _ADAROUND, "DEFAULT_ADAQUANT_PARAMS": _ADAQUANT, "DEFAULT_BFP_PARAMS": _BFP16["BFPAttributes"],
+    "DEFAULT_MICROEXPONENTS_PARAMS": _micro(13)["BFPAttributes"], "DEFAULT_MICROSCALING_PARAMS": _microscaling("int8")["MXAttributes"]}
+
+
+def constant(name: str) -> Any:
+    """A constant of Quark's module custom_config: NAME_CONFIG of each configuration, and the parameters that several share."""
+    if name in _PARAMETERS:
+        return dict(_PARAMETERS[name])
+    if name == "XINT8_WEIGHTSONLY_ADAROUND_CONFIG":
+        found = get_default_config("XINT8_ADAROUND")
+        found.extra_options["WeightsOnly"] = True
+        return found
+    if name.endswith("_CONFIG") and name[: -len("_CONFIG")] in DefaultConfigMapping:
+        return get_default_config(name[: -len("_CONFIG")])
+    raise AttributeError(f"module 'custom_config' has no attribute '{name}'")

@@ -8,19 +8,24 @@ import re
 from typing import Any, Dict, Mapping, Sequence
 
 from bitpress._errors import ArgumentTypeError, InvalidArgumentError, UnsupportedError
-from bitpress.compat import _fates
+from bitpress.compat import _fates, _numbers
+from bitpress.compat._values import name_of
 from bitpress.compat.quark import _words
+from bitpress.compat.quark._algorithm_types import AlgoConfig, AutoMixprecisionConfig
 from bitpress.compat.quark._algorithms import (
     Request,
     Rule,
     add_algorithm,
-    add_auto_mixprecision,
     add_equalization,
     add_fast_finetune,
+    add_gptq_params,
     add_matmul_nbits,
     add_smoothing,
+    learn,
 )
-from bitpress.compat.quark._formats import all_but, block_axis, calibration, check_keys, is_integer, layer_settings, name_of, set_format
+from bitpress.compat.quark._door import check_algorithms, check_config, checked_legacy
+from bitpress.compat.quark._formats import all_but, block_axis, calibration, is_integer, layer_settings, set_format
+from bitpress.compat.quark._mixed import add_auto_mixprecision, add_promotion
 from bitpress.compat.quark._types import Config, QConfig, QuantizationConfig
 
 # Settings that do what Quark's kernels and placement do.
@@ -30,7 +35,8 @@ _LIKE_QUARK = {"placement": "all", "scale": "floor", "short_axis": "axis", "weig
 
 # Words of extra_options that QConfig says otherwise.
 _OF_OLDER_INTERFACE = {
-    "MXAttributes": "MXInt8Spec and its kin", "BFPAttributes": "BFP16Spec, MX4Spec and their kin",
+    "UseGPTQ": "GPTQConfig in algo_config", "GPTQParams": "GPTQConfig in algo_config", "BiasCorrection": "BiasCorrectionConfig in algo_config",
+    "SpecificTensorPrecision": "TensorQuantOverrides", "MXAttributes": "MXInt8Spec and its kin", "BFPAttributes": "BFP16Spec, MX4Spec and their kin",
     "FastFinetune": "AdaRoundConfig or AdaQuantConfig in algo_config", "AutoMixprecision": "AutoMixprecisionConfig in algo_config",
     "MixedPrecisionTensor": "TensorQuantOverrides", "SmoothAlpha": "SmoothQuantConfig in algo_config",
     "CLESteps": "CLEConfig in algo_config", "CLEScaleAppendBias": "CLEConfig in algo_config",
@@ -71,7 +77,6 @@ def _add_ends(request: Request, starts: Sequence[str], ends: Sequence[str]) -> N
 
 def _add_options(request: Request, options: Mapping[str, Any]) -> None:
     """Adds the settings of extra_options that are neither a format nor an algorithm."""
-    _fates.check(options, _words.OPTIONS, "extra_options")
     settings = request.settings
     if options.get("EnableSubgraph"):
         raise UnsupportedError("extra_options: EnableSubgraph=True is refused: bodies of If, Loop and Scan stay float. Instead: leave it out")
@@ -82,7 +87,7 @@ def _add_options(request: Request, options: Mapping[str, Any]) -> None:
     if options.get("Int16Scale"):
         settings["activation_scale_kind"] = settings["weight_scale_kind"] = "int16"
     if options.get("WeightCalibrateMethod") is not None:
-        settings["weight_range"] = {"MinMax": "min_max", "MinMSE": "mse"}[name_of(options["WeightCalibrateMethod"]).rsplit(".", 1)[-1]]
+        settings["weight_range"] = {"MinMax": "min_max", "MinMSE": "mse"}[name_of(options["WeightCalibrateMethod"])]
     if options.get("ReplaceClip6Relu"):
         settings["equalize_clips"] = "bound"
     if options.get("BF16QDQToCast"):
@@ -98,25 +103,30 @@ def _add_options(request: Request, options: Mapping[str, Any]) -> None:
     request.take_samples(options.get("CalibDataSize"))
     request.only_op_types = options.get("OpTypesToQuantize") or request.only_op_types
     _only_nodes(request, options.get("NodesToQuantize") or ())
+    _add_ends(request, options.get("InputNodes") or (), options.get("OutputNodes") or ())
+    for word in ("OpTypesToQuantize", "NodesToQuantize", "InputNodes", "OutputNodes", "TensorQuantOverrides"):
+        request.named(f"extra_options: {word}", options.get(word) or ())
+    request.outputs_kept_float = {"op_types": options.get("OpTypesToExcludeOutputQuantization") or (),
+                                  "names": options.get("NodesToExcludeOutputQuantization") or ()}
     if options.get("UseRandomData"):
         request.random_shapes = options.get("RandomDataReaderInputShape") or {}
+        if isinstance(request.random_shapes, Mapping):
+            request.named("extra_options: RandomDataReaderInputShape", request.random_shapes)
         request.random_ranges = options.get("RandomDataReaderInputDataRange")
     for tensor, overrides in (options.get("TensorQuantOverrides") or {}).items():
         _add_override(request, tensor, overrides, options)
     if options.get("UseMatMulNBits"):
-        add_matmul_nbits(request, options.get("MatMulNBitsParams") or {})
+        add_matmul_nbits(request, options.get("MatMulNBitsParams") or {}, options.get("GPTQParams") or {})
 
 
 def _add_override(request: Request, tensor: str, overrides: Sequence[Mapping[str, Any]], options: Mapping[str, Any]) -> None:
     where = f"TensorQuantOverrides['{tensor}']"
-    if len(overrides) != 1:
-        raise UnsupportedError(f"{where}: a dict for each channel is refused: parameters cannot be given channel by channel. Instead: one dict")
+    for given in overrides:
+        _fates.check(given, _words.OVERRIDES, where)
+    if _numbers.check(overrides, where):
+        request.numbers[tensor] = overrides
     given = overrides[0]
-    check_keys(given, ("quant_type", "axis", "symmetric", "reduce_range", "scale", "zero_point", "rmin", "rmax"), where)
-    for key in ("scale", "zero_point", "rmin", "rmax"):
-        if given.get(key) is not None:
-            raise UnsupportedError(f"{where}: {key} is refused: a rule has no numbers. Instead: a plan (bitpress.plan) with scale and zero_point")
-    rule: Rule = {"tensors": [re.escape(tensor)]}
+    rule: Rule = {"tensors": [re.escape(tensor)], "optional": True}
     if given.get("quant_type") is not None:
         for side in ("activations", "weights"):
             set_format(rule, side, given["quant_type"], options)
@@ -124,9 +134,10 @@ def _add_override(request: Request, tensor: str, overrides: Sequence[Mapping[str
         rule["activation_symmetric"] = rule["weight_symmetric"] = bool(given["symmetric"])
     if given.get("reduce_range") is not None:
         rule["reduce_range"] = bool(given["reduce_range"])
-    if given.get("axis") is not None:
+    if given.get("axis") is not None or len(overrides) > 1:
         rule["weight_granularity"] = "per_axis"
-    request.rules.append(rule)
+    if len(rule) > 2:
+        request.rules.append(rule)
 
 
 def _add_biases(settings: Dict[str, Any], options: Mapping[str, Any], is_npu: bool) -> None:
@@ -145,8 +156,8 @@ def _add_biases(settings: Dict[str, Any], options: Mapping[str, Any], is_npu: bo
 
 def from_legacy(config: QuantizationConfig) -> Request:
     """The older interface."""
-    options = dict(config.extra_options)
-    _fates.check(config.given(), _words.FIELDS, "QuantizationConfig")
+    config = checked_legacy(config)
+    options = config.extra_options
     request = Request()
     settings = request.settings
     settings.update(_LIKE_QUARK, block_axis=block_axis(options))
@@ -168,15 +179,23 @@ def from_legacy(config: QuantizationConfig) -> Request:
         add_equalization(request, options, "CLESteps", "CLEScaleAppendBias")
     else:
         settings["equalize"] = False
-    _add_biases(settings, options, config.enable_npu_cnn)
+    _add_biases(settings, options, bool(config.enable_npu_cnn or options.get("EnableNPUCnn")))
     request.arguments.update(external_data=config.use_external_data_format, as_is=not config.optimize_model)
     request.only_op_types = tuple(config.op_types_to_quantize)
     _only_nodes(request, config.nodes_to_quantize)
     _add_ends(request, config.input_nodes, config.output_nodes)
+    for word in ("input_nodes", "output_nodes", "op_types_to_quantize", "nodes_to_quantize", "nodes_to_exclude", "subgraphs_to_exclude"):
+        request.named(f"QuantizationConfig: {word}", getattr(config, word))
     _add_exclusions(request, [*config.nodes_to_exclude, *config.subgraphs_to_exclude])
     _add_options(request, options)
     if config.include_sq:
         add_smoothing(request, options.get("SmoothAlpha"))
+    if options.get("UseGPTQ"):
+        add_gptq_params(request, options.get("GPTQParams") or {})
+    elif options.get("GPTQParams") and not options.get("UseMatMulNBits"):
+        _fates.say("GPTQParams without UseGPTQ=True changes nothing")
+    if options.get("BiasCorrection"):
+        learn(request, "bias_correction")
     add_fast_finetune(request, config.include_fast_ft, options.get("FastFinetune"))
     mixed = options.get("AutoMixprecision")
     if config.include_auto_mp and mixed is None:
@@ -187,12 +206,13 @@ def from_legacy(config: QuantizationConfig) -> Request:
         if config.include_auto_mp is None:
             _fates.say("AutoMixprecision without include_auto_mp=True: layers are lowered")
         add_auto_mixprecision(request, mixed, options)
-    if config.specific_tensor_precision:
-        for quant_type, tensors in options.get("MixedPrecisionTensor", {}).items():
-            rule: Rule = {"tensors": [re.escape(tensor) for tensor in tensors]}
+    if config.specific_tensor_precision or options.get("SpecificTensorPrecision"):
+        for quant_type, tensors in (options.get("MixedPrecisionTensor") or {}).items():
+            rule: Rule = {"tensors": [re.escape(tensor) for tensor in tensors], "optional": True}
             for side in ("activations", "weights"):
                 set_format(rule, side, quant_type, options)
             request.rules.append(rule)
+            request.named("extra_options: MixedPrecisionTensor", tensors)
     elif options.get("MixedPrecisionTensor"):
         _fates.say("MixedPrecisionTensor without specific_tensor_precision=True changes nothing")
     return request
@@ -200,13 +220,14 @@ def from_legacy(config: QuantizationConfig) -> Request:
 
 def from_config(config: QConfig) -> Request:
     """The newer interface."""
+    check_config(config)
     options = config.extra_options
     request = Request()
     settings = request.settings
     settings.update(_LIKE_QUARK, activations="none", weights="none", equalize=False)
     settings.update(layer_settings(config.global_config, options))
     if config.global_config.bias is None:
-        _add_biases(settings, options, False)
+        _add_biases(settings, options, bool(options.get("EnableNPUCnn")))
     for word, instead in _OF_OLDER_INTERFACE.items():
         if options.get(word) is not None:
             _fates.say(f"QConfig: {word} changes nothing here: it is a word of QuantizationConfig. Instead: {instead}")
@@ -214,22 +235,34 @@ def from_config(config: QConfig) -> Request:
     # From large to small: operator types, then layers, so that the smaller counts.
     for layer, op_types in config.layer_type_config.items():
         what = {"exclude": True} if layer is None else layer_settings(layer, options)
+        request.named("QConfig: layer_type_config", op_types)
         request.rules.append({"op_types": list(op_types), "optional": True, **what})
     for layer, nodes in config.specific_layer_config.items():
         for item in nodes:
             request.rules.append({**node_rule(item), **layer_settings(layer, options)})
+        request.named("QConfig: specific_layer_config", nodes)
+    request.named("QConfig: exclude", config.exclude)
     _add_exclusions(request, config.exclude)
     _add_options(request, options)
-    for algorithm in config.algo_config:
-        add_algorithm(request, algorithm, options)
+    _add_algorithms(request, config.algo_config, options)
     return request
 
 
-def translate(config: Any) -> Request:
+def _add_algorithms(request: Request, algorithms: Sequence[AlgoConfig], options: Mapping[str, Any]) -> None:
+    for algorithm in algorithms:
+        if isinstance(algorithm, AutoMixprecisionConfig):
+            add_promotion(request, algorithm, options)
+        else:
+            add_algorithm(request, algorithm)
+
+
+def translate(config: Any, algorithms: Sequence[AlgoConfig] = ()) -> Request:
+    """What a configuration asks for, with further algorithms."""
     if isinstance(config, Config):
         config = config.global_quant_config
-    if isinstance(config, QuantizationConfig):
-        return from_legacy(config)
-    if isinstance(config, QConfig):
-        return from_config(config)
+    if isinstance(config, (QuantizationConfig, QConfig)):
+        request = from_legacy(config) if isinstance(config, QuantizationConfig) else from_config(config)
+        check_algorithms(algorithms, "algorithms")
+        _add_algorithms(request, algorithms, config.extra_options or {})
+        return request
     raise ArgumentTypeError(f"ModelQuantizer takes a Config, QuantizationConfig or QConfig, not {type(config).__name__}")

@@ -1,10 +1,36 @@
 """AMD Quark's configuration classes as plain data. Nothing here decides anything; _translate.py does."""
 
 import enum
+import functools
+import inspect
 from dataclasses import dataclass, field, fields
-from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple, Union
+from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple, Type, TypeVar, Union
 
 from bitpress._errors import ArgumentTypeError, InvalidArgumentError
+from bitpress.compat import _fates
+from bitpress.compat.quark._algorithm_types import AlgoConfig
+
+_Class = TypeVar("_Class", bound=type)
+
+
+def named_errors(kind: _Class) -> _Class:
+    """A class whose arguments, if it has no such, are an error that names the nearest."""
+    init = kind.__init__  # type: ignore[misc]
+    signature = inspect.signature(init)
+
+    @functools.wraps(init)
+    def checked(self: Any, *by_position: Any, **by_name: Any) -> None:
+        for name in by_name:
+            if name not in signature.parameters and not any(item.kind is item.VAR_KEYWORD for item in signature.parameters.values()):
+                raise ArgumentTypeError(_fates.unknown(name, [word for word in signature.parameters if word != "self"], kind.__name__))
+        try:
+            signature.bind(self, *by_position, **by_name)
+        except TypeError as error:
+            raise ArgumentTypeError(f"{kind.__name__}: {error}") from error
+        init(self, *by_position, **by_name)
+
+    kind.__init__ = checked  # type: ignore[misc]
+    return kind
 
 
 class QuantType(enum.Enum):
@@ -30,12 +56,32 @@ class ExtendedQuantType(enum.Enum):
     QMX = "mx"
 
 
+VitisQuantType = ExtendedQuantType  # its name in earlier versions
+
+
+class VitisQuantFormat(enum.Enum):
+    """Formats of earlier versions; FixNeuron and its kin are refused."""
+
+    QDQ = 2
+    FixNeuron = 3
+    BFPFixNeuron = 4
+    MXFixNeuron = 5
+
+
+class QuantizationMode(enum.Enum):
+    """ONNX Runtime's; nothing asks for it."""
+
+    IntegerOps = 0
+    QLinearOps = 1
+
+
 class QuantFormat(enum.Enum):
     QOperator = 0
     QDQ = 1
 
 
 class ExtendedQuantFormat(enum.Enum):
+    QOperator = 0
     QDQ = 1
 
 
@@ -96,7 +142,7 @@ class CalibrationDataReader:
 
 
 class DataType(enum.Enum):
-    """Quark's classes of data types, by their names."""
+    """Quark's classes of data types, by their names. The values are formats of ours."""
 
     Int4 = "int4"
     UInt4 = "uint4"
@@ -119,84 +165,103 @@ class DataType(enum.Enum):
     MXFP4E2M1 = "mxfp4_e2m1"
     MXInt8 = "mxint8"
 
+    def __call__(self) -> "DataType":
+        """Returns itself: in Quark these are classes, and scripts also give instances."""
+        return self
 
-@dataclass(frozen=True)
+    @property
+    def map_onnx_format(self) -> Union[QuantType, ExtendedQuantType]:
+        """Quark's word for it in the older interface."""
+        if self.name in ("Int8", "UInt8", "Int4", "UInt4"):
+            return QuantType["Q" + self.name]
+        if self.name.startswith("MX"):
+            return ExtendedQuantType.QBFP if self.name in ("MX4", "MX6", "MX9") else ExtendedQuantType.QMX
+        return ExtendedQuantType.QBFP if self is DataType.BFP16 else ExtendedQuantType["Q" + self.name]
+
+
+@named_errors
 class QTensorConfig:
-    """The treatment of a kind of tensor."""
+    """The treatment of a kind of tensor. `data_type` is a DataType, or a format of ours."""
 
-    symmetric: bool = True
-    scale_type: ScaleType = ScaleType.Float32
-    calibration_method: CalibMethod = CalibMethod.MinMax
-    quant_granularity: QuantGranularity = QuantGranularity.Tensor
-    data_type: str = "int8"  # a format of ours; a DataType is taken too
+    def __init__(self, symmetric: bool = True, scale_type: ScaleType = ScaleType.Float32,
+                 calibration_method: CalibMethod = CalibMethod.MinMax, quant_granularity: QuantGranularity = QuantGranularity.Tensor,
+                 data_type: Union[DataType, str] = DataType.Int8) -> None:
+        self.symmetric = symmetric
+        self.scale_type = scale_type
+        self.calibration_method = calibration_method
+        self.quant_granularity = quant_granularity
+        self.data_type = data_type
 
-    def __post_init__(self) -> None:
-        self._set("data_type", self.data_type)
+    @property
+    def format(self) -> str:
+        """The name of our format."""
+        return str(self.data_type.value if isinstance(self.data_type, DataType) else self.data_type)
 
-    # Older scripts change a specification after it was made, before it is part of a configuration.
+    # Older scripts change a specification after it was made.
     def set_symmetric(self, symmetric: bool) -> None:
-        self._set("symmetric", symmetric)
+        self.symmetric = symmetric
 
     def set_scale_type(self, scale_type: ScaleType) -> None:
-        self._set("scale_type", scale_type)
+        self.scale_type = scale_type
 
     def set_calibration_method(self, calibration_method: CalibMethod) -> None:
-        self._set("calibration_method", calibration_method)
+        self.calibration_method = calibration_method
 
     def set_quant_granularity(self, quant_granularity: QuantGranularity) -> None:
-        self._set("quant_granularity", quant_granularity)
+        self.quant_granularity = quant_granularity
 
-    def set_data_type(self, data_type: Union[str, DataType]) -> None:
-        self._set("data_type", data_type)
+    def set_data_type(self, data_type: Union[DataType, str]) -> None:
+        self.data_type = data_type
 
-    def _set(self, name: str, value: Any) -> None:
-        object.__setattr__(self, name, value.value if isinstance(value, DataType) else value)
+    def to_dict(self) -> Dict[str, Any]:
+        from bitpress.compat.quark._dictionaries import plain
 
+        return dict(plain(self))
 
-def _integer_spec(name: str, data_type: str, is_symmetric: bool, scale: ScaleType = ScaleType.Float32,
-                  method: CalibMethod = CalibMethod.Percentile) -> Callable[..., QTensorConfig]:
-    def make(symmetric: bool = is_symmetric, scale_type: ScaleType = scale, calibration_method: CalibMethod = method,
-             quant_granularity: QuantGranularity = QuantGranularity.Tensor) -> QTensorConfig:
-        return QTensorConfig(symmetric, scale_type, calibration_method, quant_granularity, data_type)
+    @staticmethod
+    def from_dict(data: Mapping[str, Any]) -> "QTensorConfig":
+        from bitpress.compat.quark._dictionaries import tensor_from_dict
 
-    make.__name__ = make.__qualname__ = name
-    make.__doc__ = f"A tensor in {data_type}."
-    return make
+        return tensor_from_dict(data)
 
-
-def _float_spec(name: str, data_type: str) -> Callable[..., QTensorConfig]:
-    def make(calibration_method: CalibMethod = CalibMethod.MinMax) -> QTensorConfig:
-        return QTensorConfig(calibration_method=calibration_method, data_type=data_type)
-
-    make.__name__ = make.__qualname__ = name
-    make.__doc__ = f"A tensor in {data_type}."
-    return make
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in vars(self).items())})"
 
 
-Int4Spec = _integer_spec("Int4Spec", "int4", True)
-UInt4Spec = _integer_spec("UInt4Spec", "uint4", False)
-Int8Spec = _integer_spec("Int8Spec", "int8", True)
-UInt8Spec = _integer_spec("UInt8Spec", "uint8", False)
-XInt8Spec = _integer_spec("XInt8Spec", "int8", True, ScaleType.PowerOf2, CalibMethod.MinMSE)
-Int16Spec = _integer_spec("Int16Spec", "int16", True)
-UInt16Spec = _integer_spec("UInt16Spec", "uint16", False)
-Int32Spec = _integer_spec("Int32Spec", "int32", True)
-UInt32Spec = _integer_spec("UInt32Spec", "uint32", False)
-Float16Spec = _float_spec("Float16Spec", "fp16")
-BFloat16Spec = _float_spec("BFloat16Spec", "bf16")
-BFP16Spec = _float_spec("BFP16Spec", "bfp16")
-MX4Spec = _float_spec("MX4Spec", "mx4")
-MX6Spec = _float_spec("MX6Spec", "mx6")
-MX9Spec = _float_spec("MX9Spec", "mx9")
-MXFP8E5M2Spec = _float_spec("MXFP8E5M2Spec", "mxfp8_e5m2")
-MXFP8E4M3Spec = _float_spec("MXFP8E4M3Spec", "mxfp8_e4m3")
-MXFP6E3M2Spec = _float_spec("MXFP6E3M2Spec", "mxfp6_e3m2")
-MXFP6E2M3Spec = _float_spec("MXFP6E2M3Spec", "mxfp6_e2m3")
-MXFP4E2M1Spec = _float_spec("MXFP4E2M1Spec", "mxfp4_e2m1")
-MXInt8Spec = _float_spec("MXInt8Spec", "mxint8")
+def _spec(data_type: DataType, is_symmetric: bool = True, scale: ScaleType = ScaleType.Float32, method: CalibMethod = CalibMethod.MinMax,
+          base: Type[QTensorConfig] = QTensorConfig, name: str = "") -> Type[QTensorConfig]:
+    def init(self: QTensorConfig, symmetric: bool = is_symmetric, scale_type: ScaleType = scale, calibration_method: CalibMethod = method,
+             quant_granularity: QuantGranularity = QuantGranularity.Tensor, data_type: Union[DataType, str] = data_type) -> None:
+        QTensorConfig.__init__(self, symmetric, scale_type, calibration_method, quant_granularity, data_type)
+
+    return named_errors(type(name or f"{data_type.name}Spec", (base,),
+                             {"__init__": init, "__doc__": f"A tensor in {data_type.name}.", "__module__": __name__}))
 
 
-@dataclass(frozen=True, init=False)
+_PERCENTILE = CalibMethod.Percentile
+Int4Spec = _spec(DataType.Int4, method=_PERCENTILE)
+UInt4Spec = _spec(DataType.UInt4, False, method=_PERCENTILE)
+Int8Spec = _spec(DataType.Int8, method=_PERCENTILE)
+UInt8Spec = _spec(DataType.UInt8, False, method=_PERCENTILE)
+XInt8Spec = _spec(DataType.Int8, scale=ScaleType.PowerOf2, method=CalibMethod.MinMSE, base=Int8Spec, name="XInt8Spec")
+Int16Spec = _spec(DataType.Int16, method=_PERCENTILE)
+UInt16Spec = _spec(DataType.UInt16, False, method=_PERCENTILE)
+Int32Spec = _spec(DataType.Int32, method=_PERCENTILE)
+UInt32Spec = _spec(DataType.UInt32, False, method=_PERCENTILE)
+Float16Spec = _spec(DataType.Float16)
+BFloat16Spec = _spec(DataType.BFloat16)
+BFP16Spec = _spec(DataType.BFP16)
+MX4Spec = _spec(DataType.MX4)
+MX6Spec = _spec(DataType.MX6)
+MX9Spec = _spec(DataType.MX9)
+MXFP8E5M2Spec = _spec(DataType.MXFP8E5M2)
+MXFP8E4M3Spec = _spec(DataType.MXFP8E4M3)
+MXFP6E3M2Spec = _spec(DataType.MXFP6E3M2)
+MXFP6E2M3Spec = _spec(DataType.MXFP6E2M3)
+MXFP4E2M1Spec = _spec(DataType.MXFP4E2M1)
+MXInt8Spec = _spec(DataType.MXInt8)
+
+
 class QLayerConfig:
     """The treatment of the tensors of a layer. `activation` is the older name of `input_tensors`.
 
@@ -204,14 +269,10 @@ class QLayerConfig:
     the fields, as in newer ones, which refuse an activation beside input_tensors.
     """
 
-    input_tensors: Optional[QTensorConfig] = None
-    activation: Optional[QTensorConfig] = None
-    weight: Optional[QTensorConfig] = None
-    bias: Optional[QTensorConfig] = None
-    output_tensors: Optional[QTensorConfig] = None
+    names = ("input_tensors", "activation", "weight", "bias", "output_tensors")
 
     def __init__(self, *by_position: Optional[QTensorConfig], **by_name: Optional[QTensorConfig]) -> None:
-        names = [item.name for item in fields(QLayerConfig)]
+        names = list(self.names)
         if len(by_position) == 2 and "weight" not in by_name:
             if by_position[0] is None:
                 raise ArgumentTypeError("QLayerConfig(None, specification) is that of weights in older versions of Quark, and that of activations "
@@ -221,63 +282,40 @@ class QLayerConfig:
             raise ArgumentTypeError(f"QLayerConfig takes {len(names)} specifications by position ({', '.join(names)}), not {len(by_position)}")
         given = dict(zip(names, by_position))
         for name, spec in by_name.items():
-            if name in given or name not in (item.name for item in fields(QLayerConfig)):
-                raise ArgumentTypeError(f"QLayerConfig has {'two specifications' if name in given else 'nothing'} named '{name}'")
+            if name in given:
+                raise ArgumentTypeError(f"QLayerConfig has two specifications named '{name}'")
+            if name not in self.names:
+                raise ArgumentTypeError(_fates.unknown(name, self.names, "QLayerConfig"))
             given[name] = spec
         if given.get("input_tensors") is not None and given.get("activation") is not None:
             raise InvalidArgumentError("QLayerConfig: input_tensors and activation, its older name, are both given; give input_tensors alone")
-        for item in fields(QLayerConfig):
-            object.__setattr__(self, item.name, given.get(item.name))
+        self.input_tensors = given.get("input_tensors")
+        self.activation = given.get("activation")
+        self.weight = given.get("weight")
+        self.bias = given.get("bias")
+        self.output_tensors = given.get("output_tensors")
 
     @property
     def inputs(self) -> Optional[QTensorConfig]:
         return self.input_tensors if self.input_tensors is not None else self.activation
 
+    def to_dict(self) -> Dict[str, Any]:
+        from bitpress.compat.quark._dictionaries import plain
 
-class AlgoConfig:
-    """The base of algorithms: what was given by name, as far as it differs from Quark's defaults or not."""
+        return dict(plain(self))
 
-    name = ""
+    @staticmethod
+    def from_dict(data: Mapping[str, Any]) -> "QLayerConfig":
+        from bitpress.compat.quark._dictionaries import layer_from_dict
 
-    def __init__(self, **options: Any) -> None:
-        self.options = options
+        return layer_from_dict(data)
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({', '.join(f'{key}={value!r}' for key, value in self.options.items())})"
+        given = {name: spec for name, spec in vars(self).items() if spec is not None}
+        return f"QLayerConfig({', '.join(f'{name}={spec!r}' for name, spec in given.items())})"
 
 
-class AdaRoundConfig(AlgoConfig):
-    name = "adaround"
-
-
-class AdaQuantConfig(AlgoConfig):
-    name = "adaquant"
-
-
-class GPTQConfig(AlgoConfig):
-    name = "gptq"
-
-
-class SmoothQuantConfig(AlgoConfig):
-    name = "smooth_quant"
-
-
-class CLEConfig(AlgoConfig):
-    name = "cle"
-
-
-class BiasCorrectionConfig(AlgoConfig):
-    name = "bias_correction"
-
-
-class QuarotConfig(AlgoConfig):
-    name = "quarot"
-
-
-class AutoMixprecisionConfig(AlgoConfig):
-    name = "auto_mixprecision"
-
-
+@named_errors
 @dataclass
 class QuantizationConfig:
     """The configuration of Quark's older interface; fields and defaults are its own."""
@@ -313,7 +351,7 @@ class QuantizationConfig:
     crypto_mode: bool = False
     print_summary: bool = True
     ignore_warnings: bool = True
-    log_severity_level: int = 1
+    log_severity_level: Optional[int] = 1
     extra_options: Dict[str, Any] = field(default_factory=dict)
 
     def given(self) -> Dict[str, Any]:
@@ -321,6 +359,7 @@ class QuantizationConfig:
         return {item.name: getattr(self, item.name) for item in fields(self) if item.name != "extra_options"}
 
 
+@named_errors
 @dataclass
 class Config:
     """The configuration that ModelQuantizer of the older interface takes."""
@@ -331,8 +370,9 @@ class Config:
 Nodes = Union[str, Tuple[Sequence[str], Sequence[str]]]  # a name, a regular expression that begins with ^, or a subgraph
 
 
+@named_errors
 class QConfig:
-    """The configuration that ModelQuantizer of the newer interface takes."""
+    """The configuration that ModelQuantizer of the newer interface takes. Further arguments are extra options, as Quark has it."""
 
     def __init__(self, global_config: Optional[QLayerConfig] = None,
                  specific_layer_config: Optional[Mapping[QLayerConfig, Sequence[Nodes]]] = None,
@@ -340,50 +380,43 @@ class QConfig:
                  exclude: Optional[Sequence[Any]] = None, algo_config: Optional[Sequence[AlgoConfig]] = None,
                  use_external_data_format: bool = False, extra_options: Optional[Mapping[str, Any]] = None,
                  **options: Any) -> None:
-        self.global_config = global_config or QLayerConfig(Int8Spec(), Int8Spec())
-        self.specific_layer_config = dict(specific_layer_config or {})
-        self.layer_type_config = dict(layer_type_config or {})
-        self.exclude: List[Any] = list(exclude or [])
-        self.algo_config: List[AlgoConfig] = list(algo_config or [])
+        self.global_config = QLayerConfig(Int8Spec(), Int8Spec()) if global_config is None else global_config
+        self.specific_layer_config = _copy(specific_layer_config, "specific_layer_config", dict)
+        self.layer_type_config = _copy(layer_type_config, "layer_type_config", dict)
+        self.exclude: List[Any] = _copy(exclude, "exclude", list)
+        self.algo_config: List[AlgoConfig] = _copy(algo_config, "algo_config", list)
         self.use_external_data_format = use_external_data_format
-        self.extra_options: Dict[str, Any] = {**(extra_options or {}), **options}
+        self.extra_options: Dict[str, Any] = {**_copy(extra_options, "extra_options", dict), **options}
+
+    def __repr__(self) -> str:
+        return f"QConfig({', '.join(f'{name}={value!r}' for name, value in vars(self).items() if value)})"
 
     def to_dict(self) -> Dict[str, Any]:
-        """Plain data; the values of extra_options stay as they are."""
-        return {
-            "global_config": _layer_to_dict(self.global_config),
-            "specific_layer_config": [[_layer_to_dict(layer), list(nodes)] for layer, nodes in self.specific_layer_config.items()],
-            "layer_type_config": [[_layer_to_dict(layer), list(types)] for layer, types in self.layer_type_config.items()],
-            "exclude": list(self.exclude),
-            "algo_config": [[type(algorithm).__name__, dict(algorithm.options)] for algorithm in self.algo_config],
-            "use_external_data_format": self.use_external_data_format,
-            "extra_options": dict(self.extra_options),
-        }
+        """Plain data as Quark's, which can be written as JSON."""
+        from bitpress.compat.quark._dictionaries import config_to_dict
+
+        return config_to_dict(self)
 
     @staticmethod
     def from_dict(data: Mapping[str, Any]) -> "QConfig":
-        """Returns the configuration that to_dict was called of."""
-        algorithms = {kind.__name__: kind for kind in AlgoConfig.__subclasses__()}
-        return QConfig(
-            global_config=_layer_from_dict(data["global_config"]),
-            specific_layer_config={QLayerConfig(**_tensors(layer)): nodes for layer, nodes in data["specific_layer_config"]},
-            layer_type_config={_layer_from_dict(layer): types for layer, types in data["layer_type_config"]},
-            exclude=data["exclude"], algo_config=[algorithms[name](**options) for name, options in data["algo_config"]],
-            use_external_data_format=data["use_external_data_format"], extra_options=data["extra_options"])
+        """Returns the configuration that to_dict was called of, here or in Quark."""
+        from bitpress.compat.quark._dictionaries import config_from_dict
+
+        return config_from_dict(data)
+
+    @staticmethod
+    def get_default_config(config_name: str) -> Config:
+        """A configuration of the older interface by its name, such as "A8W8"."""
+        from bitpress.compat.quark._presets import get_default_config
+
+        found = get_default_config(config_name)
+        if not isinstance(found, QuantizationConfig):
+            raise InvalidArgumentError(f"QConfig.get_default_config('{config_name}'): this is a QConfig; import it by that name")
+        return Config(found)
 
 
-def _layer_to_dict(layer: Optional[QLayerConfig]) -> Optional[Dict[str, Any]]:
-    if layer is None:
-        return None
-    given = {item.name: getattr(layer, item.name) for item in fields(layer) if getattr(layer, item.name) is not None}
-    return {name: {item.name: getattr(getattr(spec, item.name), "name", getattr(spec, item.name)) for item in fields(spec)}
-            for name, spec in given.items()}
-
-
-def _tensors(layer: Mapping[str, Mapping[str, Any]]) -> Dict[str, QTensorConfig]:
-    return {name: QTensorConfig(spec["symmetric"], ScaleType[spec["scale_type"]], CalibMethod[spec["calibration_method"]],
-                                QuantGranularity[spec["quant_granularity"]], spec["data_type"]) for name, spec in layer.items()}
-
-
-def _layer_from_dict(layer: Optional[Mapping[str, Mapping[str, Any]]]) -> Optional[QLayerConfig]:
-    return None if layer is None else QLayerConfig(**_tensors(layer))
+def _copy(given: Any, where: str, kind: type) -> Any:
+    wanted = isinstance(given, Mapping) if kind is dict else isinstance(given, (list, tuple, set))
+    if given is not None and not wanted:
+        raise ArgumentTypeError(f"QConfig: {where}={given!r} is {type(given).__name__}; expected a {kind.__name__}")
+    return kind(given or ())

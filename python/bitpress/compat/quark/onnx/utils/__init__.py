@@ -1,0 +1,2 @@
+"""`quark.onnx.utils`."""
+
