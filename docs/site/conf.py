@@ -61,6 +61,7 @@ NAVIGATION = {
         "Packed models": "packed_models",
         "Products from codes": "products",
         "Operators": "operators",
+        "CUDA and ROCm": "cuda",
         "Versions": "versions",
     },
     "Inside": {

@@ -107,12 +107,15 @@ std::optional<int64_t> NodeInfo::InputRank(size_t index) const {
 }
 
 Ort::ConstValue NodeInfo::ConstantInput(size_t index) const {
+  const std::optional<Ort::ConstValue> value = OptionalConstantInput(index);
+  if (!value) Fail(ErrorCode::kInvalidModel, "input {} must be a constant of the model", index);
+  return *value;
+}
+
+std::optional<Ort::ConstValue> NodeInfo::OptionalConstantInput(size_t index) const {
   int is_constant = 0;
   const Ort::ConstValue value = info_.GetTensorConstantInput(index, &is_constant);
-  if (is_constant == 0) {
-    Fail(ErrorCode::kInvalidModel, "input {} must be a constant of the model", index);
-  }
-  return value;
+  return is_constant != 0 ? std::optional(value) : std::nullopt;
 }
 
 formats::FormatSpec QuantizerFormat(const NodeInfo& node, formats::FormatSpec spec) {

@@ -31,6 +31,8 @@ class NodeInfo {
   // Returns an input that is a constant of the model. It lives as long as the session. Throws
   // Error(kInvalidModel) if it is none.
   Ort::ConstValue ConstantInput(size_t index) const;
+  // The same, and nothing if it is none.
+  std::optional<Ort::ConstValue> OptionalConstantInput(size_t index) const;
 
   // Returns the operator and the node's name: "MXQuantizeDequantize 'conv1_input'".
   const std::string& description() const { return description_; }

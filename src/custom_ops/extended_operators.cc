@@ -1,103 +1,18 @@
 // com.amd.quark::ExtendedQuantizeLinear and ExtendedDequantizeLinear: ONNX's QuantizeLinear and
 // DequantizeLinear for more types of codes. The codes have the type of the zero point.
 #include <algorithm>
-#include <cmath>
-#include <limits>
-#include <optional>
-#include <string>
-#include <type_traits>
 #include <utility>
 
-#include "base/error.h"
+#include "custom_ops/extended_runs.h"
 #include "custom_ops/operator.h"
-#include "formats/float_bits.h"
-#include "kernels/half.h"
-#include "kernels/linear_quantize.h"
+#include "kernels/extended_codes.h"
 #include "ort/kernels.h"
 
 namespace bitpress::custom_ops {
 namespace {
 
-// Floating-point codes. Each has a C++ type of its own, so that overloads can tell them apart.
-struct Half {
-  uint16_t bits;
-};
-struct BFloat16 {
-  uint16_t bits;
-};
-
-float ToFloat(BFloat16 x) { return formats::FloatFromBits(static_cast<uint32_t>(x.bits) << 16); }
-
-void FromFloat(float x, Half& y) {
-  // Quark clips finite values and infinities alike before the cast.
-  const float clipped = x > 65504.0f ? 65504.0f : x < -65504.0f ? -65504.0f : x;
-  kernels::FloatToHalf({&clipped, 1}, &y.bits);
-}
-void FromFloat(float x, BFloat16& y) {
-  const uint32_t bits = formats::FloatBits(x);
-  const uint32_t rounded =
-      formats::IsNan(x) ? bits | 0x00400000u : bits + 0x7FFFu + (bits >> 16 & 1u);
-  y.bits = static_cast<uint16_t>(rounded >> 16);
-}
-
-// Replaces the codes of quotients beyond 64 bits by Quark's. Quark converts the quotient to a
-// 64-bit integer before it adds the zero point and saturates. A quotient that does not fit becomes
-// the smallest integer, as x86 does it, and the sum with a negative zero point wraps to a large
-// one. Our own quantization saturates.
-template <typename Code>
-void FixOverflow(const float* x, Code* y, size_t count, float scale, Code zero_point) {
-  constexpr float kLimit = 0x1p63f;
-  const Code code =
-      zero_point < 0 ? std::numeric_limits<Code>::max() : std::numeric_limits<Code>::min();
-  for (size_t i = 0; i < count; ++i) {
-    if (!(std::fabs(x[i] / scale) < kLimit)) y[i] = code;
-  }
-}
-
-template <typename Code>
-void Quantize(const float* x, Code* y, size_t count, float scale, Code zero_point) {
-  if constexpr (std::is_integral_v<Code>) {
-    kernels::QuantizeLinear(x, y, count, scale, zero_point);
-    FixOverflow(x, y, count, scale, zero_point);
-  } else if constexpr (std::is_same_v<Code, Half>) {
-    // Quark ignores scale and zero point for float16.
-    for (size_t i = 0; i < count; ++i) FromFloat(x[i], y[i]);
-  } else {
-    const float zero = ToFloat(zero_point);
-    for (size_t i = 0; i < count; ++i) FromFloat(x[i] / scale + zero, y[i]);
-  }
-}
-
-template <typename Code>
-void Quantize(const Half* x, Code* y, size_t count, float scale, Code zero_point) {
-  constexpr size_t kChunk = 1024;
-  float wide[kChunk];
-  for (size_t begin = 0; begin < count; begin += kChunk) {
-    const size_t size = std::min(kChunk, count - begin);
-    kernels::HalfToFloat({&x[begin].bits, size}, wide);
-    Quantize(wide, y + begin, size, scale, zero_point);
-  }
-}
-
-template <typename Code>
-void Dequantize(const Code* x, float* y, size_t count, float scale, Code zero_point) {
-  if constexpr (std::is_integral_v<Code>) {
-    kernels::DequantizeLinear(x, y, count, scale, zero_point);
-  } else if constexpr (std::is_same_v<Code, Half>) {
-    kernels::HalfToFloat({&x->bits, count}, y);
-  } else {
-    const float zero = ToFloat(zero_point);
-    for (size_t i = 0; i < count; ++i) y[i] = (ToFloat(x[i]) - zero) * scale;
-  }
-}
-
-// The runs of neighbouring elements that share a scale: one run of all elements, or a run for each
-// index of the axis.
-struct Runs {
-  size_t num_scales = 1;
-  size_t count = 1;   // number of runs
-  size_t length = 1;  // elements in a run
-};
+using kernels::BFloat16;
+using kernels::Half;
 
 class ExtendedKernel : public OperatorKernel {
  public:
@@ -111,7 +26,10 @@ class ExtendedKernel : public OperatorKernel {
                           zero_point = context.GetInput(2);
     const auto info = x.GetTensorTypeAndShapeInfo();
     const std::vector<int64_t> dims = info.GetShape();
-    const Runs runs = RunsOf(dims, info.GetElementCount(), scale, zero_point);
+    const size_t num_scales = scale.GetTensorTypeAndShapeInfo().GetElementCount();
+    const size_t num_zero_points = zero_point.GetTensorTypeAndShapeInfo().GetElementCount();
+    const Runs runs = RunsOf(axis_, dims, info.GetElementCount(), num_scales, num_zero_points);
+    CheckScales({scale.GetTensorData<float>(), num_scales});
     const auto* in = static_cast<const Input*>(x.GetTensorRawData());
     const auto* zeros = static_cast<const Code*>(zero_point.GetTensorRawData());
     const float* scales = scale.GetTensorData<float>();
@@ -122,33 +40,6 @@ class ExtendedKernel : public OperatorKernel {
   }
 
  private:
-  Runs RunsOf(const std::vector<int64_t>& dims, size_t num_elements, const Ort::ConstValue& scale,
-              const Ort::ConstValue& zero_point) const {
-    const size_t num_scales = scale.GetTensorTypeAndShapeInfo().GetElementCount();
-    const size_t num_zero_points = zero_point.GetTensorTypeAndShapeInfo().GetElementCount();
-    if (num_scales != num_zero_points) {
-      Fail(ErrorCode::kInvalidModel, "there are {} scales and {} zero points, expected as many",
-           num_scales, num_zero_points);
-    }
-    const float* scales = scale.GetTensorData<float>();
-    for (size_t i = 0; i < num_scales; ++i) {
-      if (!(scales[i] > 0) || std::isinf(scales[i])) {
-        Fail(ErrorCode::kInvalidModel, "scale {} is {}, expected a positive number", i, scales[i]);
-      }
-    }
-    if (num_scales == 1) return {1, 1, num_elements};
-    const size_t axis =
-        static_cast<size_t>(AxisFromFront(axis_, static_cast<int64_t>(dims.size())));
-    if (static_cast<size_t>(dims[axis]) != num_scales) {
-      Fail(ErrorCode::kInvalidModel, "there are {} scales for an axis of length {}", num_scales,
-           dims[axis]);
-    }
-    Runs runs{num_scales, num_scales, 1};
-    for (size_t i = 0; i < axis; ++i) runs.count *= static_cast<size_t>(dims[i]);
-    for (size_t i = axis + 1; i < dims.size(); ++i) runs.length *= static_cast<size_t>(dims[i]);
-    return runs;
-  }
-
   // Calls work(first element, elements, index of the scale) for pieces of runs, in parallel.
   template <class Work>
   static void ForEachRun(Ort::KernelContext& context, const Runs& runs, const Work& work) {
@@ -179,7 +70,7 @@ class QuantizeKernel : public ExtendedKernel {
  public:
   using ExtendedKernel::ExtendedKernel;
   void Compute(Ort::KernelContext& context) const override {
-    Run<Input, Code, Code>(context, [](const auto&... run) { Quantize(run...); });
+    Run<Input, Code, Code>(context, [](const auto&... run) { kernels::QuantizeExtended(run...); });
   }
 };
 
@@ -188,7 +79,8 @@ class DequantizeKernel : public ExtendedKernel {
  public:
   using ExtendedKernel::ExtendedKernel;
   void Compute(Ort::KernelContext& context) const override {
-    Run<Code, float, Code>(context, [](const auto&... run) { Dequantize(run...); });
+    Run<Code, float, Code>(context,
+                           [](const auto&... run) { kernels::DequantizeExtended(run...); });
   }
 };
 

@@ -18,6 +18,7 @@ std::vector<OperatorSpec> QuarkSpecs(const QuarkNames& names) {
   std::vector<OperatorSpec> specs;
   AddQuarkBlockOperators(names, specs);
   AddExtendedOperators(names, specs);
+  AddCudaExtendedOperators(names, specs);
   AddUnsupportedOperators(names, specs);
   return specs;
 }

@@ -47,8 +47,12 @@ enum class ShapeRule {
   kUnknown,    // as the model says, if it does
 };
 
+// Where a row's kernel runs. Rows of one operator differ in types and in this.
+enum class Provider { kCpu, kCuda };
+
 struct OperatorSpec {
   std::string name;
+  Provider provider = Provider::kCpu;
   std::vector<ONNXTensorElementDataType> input_types;
   ONNXTensorElementDataType output_type = ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT;
   int output_type_from = kTypeOfInput0;  // rule for type inference
@@ -65,6 +69,9 @@ class Operator : public Ort::CustomOpBase<Operator, OperatorKernel, /*WithStatus
 
   OrtStatusPtr CreateKernelV2(const OrtApi& api, const OrtKernelInfo* info, void** kernel) const;
   const char* GetName() const { return spec_.name.c_str(); }
+  const char* GetExecutionProviderType() const {
+    return spec_.provider == Provider::kCuda ? "CUDAExecutionProvider" : nullptr;
+  }
   size_t GetInputTypeCount() const { return spec_.input_types.size(); }
   ONNXTensorElementDataType GetInputType(size_t i) const { return spec_.input_types[i]; }
   size_t GetOutputTypeCount() const { return 1; }
@@ -94,6 +101,7 @@ struct QuarkNames {
 // Append the rows of a group of operators.
 void AddQuarkBlockOperators(const QuarkNames& names, std::vector<OperatorSpec>& specs);
 void AddExtendedOperators(const QuarkNames& names, std::vector<OperatorSpec>& specs);
+void AddCudaExtendedOperators(const QuarkNames& names, std::vector<OperatorSpec>& specs);
 void AddUnsupportedOperators(const QuarkNames& names, std::vector<OperatorSpec>& specs);
 void AddBitpressOperators(std::vector<OperatorSpec>& specs);
 void AddProductOperators(std::vector<OperatorSpec>& specs);

@@ -5,10 +5,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <map>
 #include <new>
+#include <string>
 #include <thread>
 
 #include "base/error.h"
@@ -238,6 +241,25 @@ TEST_F(OperatorTest, KernelsAreMadeOrMissMemory) {
   });
   ASSERT_NE(kernel, nullptr);
   op.KernelDestroy(kernel);
+}
+
+// A quantizer that lacks a row for CUDA would run on the CPU there, with copies of each tensor.
+TEST_F(OperatorTest, QuantizersHaveRowsForBothProviders) {
+  std::map<std::string, std::array<int, 2>> rows;
+  for (const auto* const domain : {&BitpressOperators(), &QuarkOperators(), &OldQuarkOperators()}) {
+    for (const auto& op : *domain) {
+      ++rows[op->GetName()][op->GetExecutionProviderType() != nullptr ? 1 : 0];
+    }
+  }
+  int quantizers = 0;
+  for (const auto& [name, count] : rows) {
+    const bool is_quantizer = name.find("Quantize") != std::string::npos ||
+                              name.find("quantize") != std::string::npos ||
+                              name.find("FixNeuron") != std::string::npos;
+    EXPECT_EQ(count[1], is_quantizer ? count[0] : 0) << name;
+    quantizers += is_quantizer ? 1 : 0;
+  }
+  EXPECT_GT(quantizers, 20);
 }
 
 TEST_F(OperatorTest, PlacesNeedNoMemory) {

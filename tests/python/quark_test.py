@@ -439,8 +439,10 @@ def test_configurations_are_plain_data_both_ways():
 
 def test_the_operator_library():
     assert quark.get_library_path("cpu") == bitpress.get_library_path() == quark.get_library_path()
-    with pytest.warns(Notice, match="run on the CPU"):
+    with pytest.warns(Notice, match="the operators run on the CPU"):
         assert quark.get_library_path("ROCM") == bitpress.get_library_path()
+    with pytest.warns(Notice, match="on the GPU in sessions with CUDAExecutionProvider"):
+        assert quark.get_library_path("CUDA") == bitpress.get_library_path()
     with pytest.raises(bitpress.InvalidArgumentError, match="CPU, CUDA, ROCM"):
         quark.get_library_path("TPU")
 

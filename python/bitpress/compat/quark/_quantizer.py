@@ -316,11 +316,15 @@ def quantize_dynamic(model_input: Model, model_output: Optional[PathLike] = None
 
 
 def get_library_path(device: str = "CPU") -> str:
-    """The operator library; for other devices that of the CPU, with a notice."""
+    """The operator library. One file serves all devices; a notice says what runs there."""
     TEXT.needed().check(device, "get_library_path: device")
     name = device.upper()
     if name not in ("CPU", "CUDA", "ROCM"):
         raise InvalidArgumentError(f"there is no device '{device}'; it is one of CPU, CUDA, ROCM")
-    if name != "CPU":
-        _fates.say(f"get_library_path('{device}'): the operators run on the CPU")
+    if name == "CUDA":
+        _fates.say(f"get_library_path('{device}'): quantizers and the extended Q/DQ pairs run on the GPU in sessions with CUDAExecutionProvider, "
+                   "products and convolutions from codes on the CPU; what was tested on a GPU is in docs/cuda.md")
+    if name == "ROCM":
+        _fates.say(f"get_library_path('{device}'): the operators run on the CPU; on AMD's GPUs run a model's functions of standard operators "
+                   "without the library (docs/cuda.md)")
     return bitpress.get_library_path()
