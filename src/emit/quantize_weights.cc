@@ -418,7 +418,7 @@ class WeightQuantizer {
 
 int64_t DequantizeOpset(const TensorPlan& row) {
   // An axis (13), blocks and types other than 8 bits (21), and types of 2 bits (25).
-  const int64_t bits = ElementBits(row.Spec().onnx_type);
+  const size_t bits = ElementBits(row.Spec().onnx_type);
   const bool is_new = bits != 8 && !row.has_scale_of_products();
   const bool is_per_block = row.integer->granularity == plan::Granularity::kPerBlock;
   return bits == 2 ? 25 : is_new || is_per_block ? 21 : 13;
