@@ -9,7 +9,6 @@
 namespace bitpress::calibrate {
 namespace {
 
-
 // Forgets the shape that a model states of a value if the value has another one. A whole model runs
 // all the same, because nobody compares the shapes of its inner values.
 void ForgetWrongShape(const std::string& value, std::span<const int64_t> dims,

@@ -260,7 +260,7 @@ def test_errors_are_typed(tmp_path, conv_path, arguments, error, also, text):
 
 
 def test_wrong_words_and_numbers_are_said(tmp_path, conv_path, images):
-    for keywords, text in [({"storage": "pack"}, "storage 'pack' is not one of packed.simulated .did you mean 'packed'"),
+    for keywords, text in [({"storage": "pack"}, "storage 'pack' is not one of packed.simulated.qdq .did you mean 'packed'"),
                            ({"accuracy_level": 2}, "accuracy_level '2' is not one of 1.4"),
                            ({"threads": -1}, "threads=-1"), ({"samples": -1}, "samples=-1")]:
         with pytest.raises(bitpress.InvalidArgumentError, match=text):
