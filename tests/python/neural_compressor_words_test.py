@@ -302,3 +302,10 @@ def test_scales_of_weights_are_the_formulas_but_behind_uint8(activations, most, 
               if weight.ndim == 4 and name + "_scale" in values]
     assert len(ratios) == 3 and all(1 - 1e-5 <= ratio <= most + 1e-5 for ratio in ratios)
     assert (max(ratios) > 1.01) == (most > 1)
+
+
+def test_what_stays_in_another_form_is_said(tmp_path, conv_path, images):
+    asked = config.StaticQuantConfig(Rewinding(images, "image"), quant_format=QuantFormat.QOperator, activation_type=QuantType.QInt8,
+                                     weight_type=QuantType.QUInt8)
+    with pytest.warns(Notice, match="quant_format=QOperator: 4 of the model have no such operator: .*codes than 8 bits"):
+        quantize(str(conv_path), str(tmp_path / "out.onnx"), asked)

@@ -103,6 +103,14 @@ def say_report(report: Any, words: Mapping[str, str], quiet: Collection[str] = (
             "error of codes whose sums no processor saturates: up to twice the formula's")
 
 
+def say_left(report: Any, asked: str) -> None:
+    """Says which nodes have another form than the script asks for with the words `asked`."""
+    left = list(report.left_in_form)
+    if left:
+        name, reason = left[0]
+        say(f"{asked}: {len(left)} of the model have no such operator: '{name}': {reason}" + (", ..." if len(left) > 1 else ""))
+
+
 def _is_same(value: Any, asks: Any) -> bool:
     """Members of enums are compared by their names: scripts bring ONNX Runtime's own along."""
     return (type(value) is type(asks) and value == asks) or (isinstance(value, enum.Enum) and value.name == asks)

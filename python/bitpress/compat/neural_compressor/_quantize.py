@@ -56,6 +56,8 @@ def _write(model: Model, output: Path, config: BaseConfig, data: Any, as_is: boo
     words = {**_SELECTORS, "not_op_types": "op_types_to_quantize" if "op_types_to_quantize" in config.given else "white_list",
              **request.selectors}
     _fates.say_report(report, words, request.quiet)
+    if request.arguments.get("form") == "qoperator" and "quant_format" in config.given:
+        _fates.say_left(report, "quant_format=QOperator")
 
 
 @contextlib.contextmanager

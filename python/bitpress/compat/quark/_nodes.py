@@ -44,12 +44,10 @@ def fitting(request: Request, model: Model) -> Request:
 
 def say_left(request: Request, report: Any) -> None:
     """Says which nodes have another form than the script asks for."""
-    asked = {"qoperator": "quant_format=QOperator"}.get(request.arguments.get("form", ""), "UseMatMulNBits=True")
-    is_asked = request.arguments.get("form") == "qoperator" or request.arguments.get("target") == "onnxruntime"
-    left = list(report.left_in_form) if is_asked else []
-    if left:
-        name, reason = left[0]
-        _fates.say(f"{asked}: {len(left)} of the model have no such operator: '{name}': {reason}" + (", ..." if len(left) > 1 else ""))
+    if request.arguments.get("form") == "qoperator":
+        _fates.say_left(report, "quant_format=QOperator")
+    elif request.arguments.get("target") == "onnxruntime":
+        _fates.say_left(report, "UseMatMulNBits=True")
 
 
 def write_small_form(request: Request) -> None:
