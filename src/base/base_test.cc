@@ -139,6 +139,14 @@ TEST(Text, Numbers) {
   EXPECT_THROW(ParseDouble("", "n"), Error);
 }
 
+TEST(Tensor, TypesWithoutElementsOfOneSizeHaveNone) {
+  EXPECT_EQ(ElementBits(DataType::kComplex64), 64u);
+  EXPECT_EQ(ElementBits(DataType::kComplex128), 128u);
+  EXPECT_EQ(ElementBits(DataType::kString), 0u);
+  EXPECT_EQ(ElementBits(DataType::kUndefined), 0u);
+  EXPECT_EQ(ElementBits(static_cast<DataType>(999)), 0u);
+}
+
 TEST(Tensor, SizesAreChecked) {
   EXPECT_EQ(NumBytes(DataType::kInt4, 5), 3u);
   EXPECT_EQ(NumElements(std::vector<int64_t>{}), 1);

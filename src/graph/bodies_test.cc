@@ -58,6 +58,22 @@ TEST(Bodies, OneNameIsOneValue) {
             ToProto(model).SerializeAsString());
 }
 
+TEST(Bodies, NewNamesReachBodiesInside) {
+  const Model model = FromText(R"(
+  <ir_version: 8, opset_import: ["" : 17]>
+  agraph (float[2] x, bool c) => (float[2] y) {
+    y = If (c) <then_branch = yes () => (float[2] inner) { inner = Relu (x) },
+                else_branch = no () => (float[2] b) {
+        inner = Exp (x)
+        b = If (c) <then_branch = deep () => (float[2] d) { d = Neg (inner) },
+                    else_branch = deeper () => (float[2] e) { e = Abs (x) }>
+      }>
+  })");
+  EXPECT_EQ(NodeOf(model, "Exp").output(0), "inner_1");
+  EXPECT_EQ(NodeOf(model, "Neg").input(0), "inner_1");
+  EXPECT_EQ(NodeOf(model, "Abs").input(0), "x");
+}
+
 TEST(Bodies, NodesKnowWhereTheyStand) {
   const Model model = FromText(kNested);
   EXPECT_THAT(OperatorsOf(model), ElementsAre("Relu", "Neg", "Abs", "If", "Constant", "Add", "If"));

@@ -91,3 +91,20 @@ def test_an_older_opset_with_integers(tmp_path, bitpress, run_model):
     samples = models.save_arrays(tmp_path / "samples", inputs[:, None])
     bitpress.ok("quantize", path, "-o", tmp_path / "q.onnx", "--config", "INT8_ADAQUANT", "--data", samples)
     assert sqnr_db(run_model(path, {"x": inputs})[0], run_model(tmp_path / "q.onnx", {"x": inputs})[0]) > 25
+
+
+def test_large_weights_are_learned_in_temporary_files(bitpress, run_model, tmp_path):
+    """From a megabyte on what a weight learned lies outside memory until it is written."""
+    rng = np.random.default_rng(9)
+    w = (rng.standard_normal((64, 4100)) / 8).astype(np.float32)
+    given = models.save(models.make_model([helper.make_node("MatMul", ["x", "w"], ["y"], "product")], [("x", ["N", 64])],
+                                          [("y", ["N", 4100])], {"w": w}), tmp_path / "given.onnx")
+    mix = rng.standard_normal((8, 64))
+    x = (rng.standard_normal((72, 8)) @ mix + 0.05 * rng.standard_normal((72, 64))).astype(np.float32)
+    (tmp_path / "samples").mkdir()
+    np.save(tmp_path / "samples" / "x.npy", x[:64])
+    errors = []
+    for extra in ([], ["--finetune", "gptq", "--data", tmp_path / "samples"]):
+        bitpress.ok("quantize", given, "-o", tmp_path / "q.onnx", "--config", "MX4", "--activations", "none", *extra)
+        errors.append(sqnr_db(x[64:] @ w, run_model(tmp_path / "q.onnx", {"x": x[64:]})[0]))
+    assert errors[1] > errors[0] + 1

@@ -316,6 +316,12 @@ def test_autotune_leaves_files_beside_its_output_alone(bitpress, chain, rows, tm
     assert [trial["loss"] for trial in first["trials"]] == [trial["loss"] for trial in second["trials"]]
 
 
+def test_autotune_begins_with_int8(bitpress, photos, tmp_path):
+    model = save(conv_model(), tmp_path / "conv.onnx")
+    text = bitpress.ok("autotune", model, "-o", tmp_path / "best.onnx", "--data", photos, "--image", IMAGE, "--max-trials", "1")
+    assert "INT8" in text and "INT8_ADAROUND" not in text and (tmp_path / "best.onnx").exists()
+
+
 def test_autotune_gives_the_best_if_none_is(bitpress, photos, tmp_path):
     model = save(conv_model(), tmp_path / "conv.onnx")
     text = bitpress.ok("autotune", model, "-o", tmp_path / "best.onnx", "--data", photos, "--image", IMAGE, "--configs",
