@@ -15,6 +15,7 @@
 #include "calibrate/resolve_caches.h"
 #include "calibrate/resolve_params.h"
 #include "calibrate/resolve_plan.h"
+#include "data/kept_samples.h"
 #include "emit/apply_plan.h"
 #include "plan/make_plan.h"
 #include "rewrite/prepare.h"
@@ -60,6 +61,7 @@ SearchSpace::SearchSpace(const SpaceOptions& options)
       space_(SpaceOf(options)),
       model_(rewrite::Prepare(options.model, {.preparation = options.preparation,
                                               .rewrites = plan::ResolveRewrites(space_.base)})) {
+  options_.samples.kept = std::make_shared<data::KeptSamples>();  // for all trials
   if (space_.base.smooth) {
     Fail(ErrorCode::kUnsupported,
          "smooth_quant changes the model that is searched: smooth it first, by quantize with the "

@@ -97,7 +97,7 @@ class SearchSpace {
   void PlanParts();
   size_t NumSensitivitySamples() const;
 
-  const SpaceOptions& options_;
+  SpaceOptions options_;
   search::Space space_;
   graph::Model model_;
   calibrate::CalibrationTable table_;
