@@ -126,10 +126,9 @@ std::unique_ptr<Source> KeptSamples::Open(const SourceOptions& options, const So
 void KeptSamples::Keep(const Batch& batch, size_t first) {
   for (size_t i = 0; i < batch.num_samples && !is_full_; ++i) {
     if (first + i != samples_.size()) continue;  // an earlier reading kept it
-    Batch sample = batch.num_samples == 1 ? batch : batch.Rows(i, 1);
-    for (const Tensor& input : sample.inputs) num_bytes_ += input.bytes.size();
+    for (const Tensor& input : batch.inputs) num_bytes_ += input.bytes.size() / batch.num_samples;
     is_full_ = !batch.failed.empty() || num_bytes_ > most_bytes_;
-    if (!is_full_) samples_.push_back(std::move(sample));
+    if (!is_full_) samples_.push_back(batch.num_samples == 1 ? batch : batch.Rows(i, 1));
   }
 }
 
