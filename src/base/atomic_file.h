@@ -18,7 +18,7 @@
 
 namespace bitpress {
 
-// What Commit waits for.
+// The durability says what Commit waits for.
 enum class Durability {
   kOnDisk,      // the content is on the disk, and survives a loss of power
   kForReaders,  // other processes read it, while this one lives: temporary files

@@ -1,4 +1,4 @@
-// What the kernels need of the device, for Clang without a CUDA toolkit.
+// This header has what the kernels need of the device, for Clang without a CUDA toolkit.
 #pragma once
 
 #include <stdint.h>

@@ -1,4 +1,4 @@
-// What the host hands to the kernels: plain data, the same for the compiler of the host and that of
+// The host hands this to the kernels: plain data, the same for the compiler of the host and that of
 // the device. Each kernel takes one such struct.
 #pragma once
 

@@ -75,7 +75,7 @@ void Machine::CheckStore(const Thread& thread, uint64_t address, size_t bytes) {
     Shadow& shadow = tracked.shadows[i];
     if (shadow.writer != 0 && shadow.writer != self)
       Fail(thread, "a write to what another thread writes");
-    // What was read before the lanes met is in their registers.
+    // A value that was read before the lanes met is in its register.
     const uint32_t warp = WarpOf(self, thread.block_size) + 1;
     const bool last_has_met = WarpOf(shadow.reader, thread.block_size) + 1 == warp &&
                               shadow.reader_meetings < thread.meetings;

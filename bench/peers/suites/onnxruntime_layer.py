@@ -17,7 +17,7 @@ _TYPES = {"QInt8": "int8", "QUInt8": "uint8", "QInt16": "int16", "QUInt16": "uin
 # Tests also give members of TensorProto.
 _NUMBERS = {2: "QUInt8", 3: "QInt8", 4: "QUInt16", 5: "QInt16", 17: "QFLOAT8E4M3FN", 21: "QUInt4", 22: "QInt4"}
 _RANGES = {"MinMax": "min_max", "Entropy": "entropy", "Percentile": "percentile(99.999)", "Distribution": "min_max"}
-# What ONNX Runtime's functions do, in our settings.
+# These settings do what ONNX Runtime's functions do.
 _PLAIN = {"equalize": False, "guard": "off", "integer_kernels": "vnni"}
 
 

@@ -17,7 +17,7 @@ NAMES = table([
     *[refused(name, _CHECKS, "execution_provider of the configuration") for name in ("STATIC_CHECK_FUNC_LIST", "DYNAMIC_CHECK_FUNC_LIST")],
     *[refused(name, _STEPS, "autotune") for name in ("EvaluationFuncWrapper", "TuningLogger", "TuningMonitor", "init_tuning")],
 ])
-# Of configurations.
+# These are words of configurations.
 METHODS = table([
     *[refused(name, "which operators get what is decided in the library", "bitpress.plan, which says what becomes of every tensor")
       for name in ("to_config_mapping", "config_mapping", "global_config")],
