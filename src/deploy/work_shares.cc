@@ -126,13 +126,4 @@ WorkShares CountWork(const graph::Model& graph, const std::filesystem::path& pro
   return shares;
 }
 
-nlohmann::ordered_json ToJson(const WorkShares& shares) {
-  return {{"integers", shares.integers}, {"codes", shares.codes}, {"floats", shares.floats}};
-}
-
-WorkShares WorkSharesFromJson(const nlohmann::ordered_json& json) {
-  return {json.at("integers").get<double>(), json.at("codes").get<double>(),
-          json.at("floats").get<double>()};
-}
-
 }  // namespace bitpress::deploy

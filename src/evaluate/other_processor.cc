@@ -76,44 +76,4 @@ std::string DescribeSaturation(const ProcessorReport& report) {
                      *report.sqnr_db);
 }
 
-nlohmann::ordered_json ToJson(const ProcessorReport& report) {
-  nlohmann::ordered_json json = {
-      {"kind", report.processor == ProcessorKind::kExact ? "exact" : "saturating"},
-      {"is_simulated", report.is_simulated},
-      {"saturating_nodes", nlohmann::ordered_json::array()},
-      {"num_samples", report.num_samples},
-      {"is_compared", report.sqnr_db.has_value()},
-      {"sqnr_db", report.sqnr_db && std::isfinite(*report.sqnr_db)
-                      ? nlohmann::ordered_json(*report.sqnr_db)
-                      : nlohmann::ordered_json()},
-      {"not_simulated", report.not_simulated}};
-  for (const SaturatingNode& node : report.nodes) {
-    json["saturating_nodes"].push_back({{"name", node.name},
-                                        {"op_type", node.op_type},
-                                        {"num_pairs", node.num_pairs},
-                                        {"num_all_pairs", node.num_all_pairs}});
-  }
-  return json;
-}
-
-ProcessorReport ProcessorReportFromJson(const nlohmann::ordered_json& json) {
-  ProcessorReport report;
-  report.processor =
-      json.at("kind") == "exact" ? ProcessorKind::kExact : ProcessorKind::kSaturating;
-  json.at("is_simulated").get_to(report.is_simulated);
-  for (const auto& node : json.at("saturating_nodes")) {
-    report.nodes.push_back({.name = node.at("name"),
-                            .op_type = node.at("op_type"),
-                            .num_pairs = node.at("num_pairs"),
-                            .num_all_pairs = node.at("num_all_pairs")});
-  }
-  json.at("num_samples").get_to(report.num_samples);
-  if (json.at("is_compared").get<bool>()) {
-    report.sqnr_db = json.at("sqnr_db").is_null() ? std::numeric_limits<double>::infinity()
-                                                  : json.at("sqnr_db").get<double>();
-  }
-  json.at("not_simulated").get_to(report.not_simulated);
-  return report;
-}
-
 }  // namespace bitpress::evaluate

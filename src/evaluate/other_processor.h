@@ -5,12 +5,13 @@
 
 #include <filesystem>
 #include <memory>
-#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <vector>
 
+#include "base/fields.h"
 #include "base/scratch_folder.h"
 #include "base/tensor.h"
 #include "evaluate/integer_products.h"
@@ -23,23 +24,34 @@ namespace bitpress::evaluate {
 // The difference between kinds of processors. If `nodes` is empty, all processors give the same
 // outputs, up to the order in which floats are added.
 struct ProcessorReport {
-  // The kind of processor that the other figures of the evaluation are for.
   ProcessorKind processor = ProcessorKind::kExact;
-  bool is_simulated = false;          // `processor` is not the kind of this machine
-  std::vector<SaturatingNode> nodes;  // nodes that saturate for some activations
-  size_t num_samples = 0;             // samples whose outputs were compared
-  // SQNR in dB of the saturated outputs against the exact ones; +infinity if they are the same.
-  // Null: not compared.
+  bool is_simulated = false;
+  std::vector<SaturatingNode> nodes;
+  size_t num_samples = 0;
   std::optional<double> sqnr_db;
-  // Nodes whose saturation is not simulated, or the reason why nothing is simulated.
   std::vector<std::string> not_simulated;
 
   // Returns whether saturation costs much more than quantization to 8 bits does.
   bool is_harmful() const { return sqnr_db && *sqnr_db < 30; }
 };
-nlohmann::ordered_json ToJson(const ProcessorReport& report);
-// Reads what ToJson wrote. REQUIRES: ToJson wrote it.
-ProcessorReport ProcessorReportFromJson(const nlohmann::ordered_json& json);
+constexpr auto FieldsOf(const ProcessorReport*) {
+  return std::tuple(
+      Field{"kind", &ProcessorReport::processor,
+            "The kind of processor that the other figures are for: 'exact' sums of 8-bit products, "
+            "or 'saturating' ones, as of x86 without VNNI."},
+      Field{"is_simulated", &ProcessorReport::is_simulated,
+            "That is another kind of processor than this machine's."},
+      Field{"saturating_nodes", &ProcessorReport::nodes,
+            "Nodes that saturate for some activations.", "nodes"},
+      Field{"num_samples", &ProcessorReport::num_samples, "Samples whose outputs were compared."},
+      ComputedField{"is_compared",
+                    [](const ProcessorReport& report) { return report.sqnr_db.has_value(); }},
+      Field{"sqnr_db", &ProcessorReport::sqnr_db,
+            "SQNR in dB of saturated against exact outputs. Infinite if they are the same, None if "
+            "they were not compared."},
+      Field{"not_simulated", &ProcessorReport::not_simulated,
+            "Nodes whose saturation is not simulated, or why nothing is simulated."});
+}
 // Returns a sentence for people: "sums of 8-bit products can saturate in 3 operators; on 20 samples
 // outputs are 12.1 dB (SQNR) from those with VNNI". REQUIRES: report.nodes is not empty.
 std::string DescribeSaturation(const ProcessorReport& report);

@@ -11,6 +11,8 @@
 #include <utility>
 #include <vector>
 
+#include "base/words.h"
+
 namespace bitpress::evaluate {
 
 // The way in which a processor adds the products of uint8 activations and int8 weights.
@@ -18,6 +20,10 @@ enum class ProcessorKind {
   kExact,       // in 32 bits, as x86 with VNNI and all other processors do
   kSaturating,  // pairs of products in saturating 16 bits, as x86 without VNNI does
 };
+
+inline constexpr std::array<std::pair<std::string_view, ProcessorKind>, 2> kProcessorKindWords{
+    {{"exact", ProcessorKind::kExact}, {"saturating", ProcessorKind::kSaturating}}};
+constexpr Words<ProcessorKind> FieldWords(const ProcessorKind*) { return kProcessorKindWords; }
 
 // Returns the kind of this machine. Runs a small product in ONNX Runtime to find out.
 ProcessorKind ThisProcessor();

@@ -180,22 +180,6 @@ size_t MergeLearningJournals(std::span<const std::filesystem::path> paths,
   return layers.size();
 }
 
-std::string_view JudgeName(Judge judge) {
-  switch (judge) {
-    case Judge::kNone:
-      return "";
-    case Judge::kHeldBack:
-      return "held_back";
-    case Judge::kLearned:
-      return "learned";
-    case Judge::kHalves:
-      return "halves";
-    case Judge::kPositions:
-      return "positions";
-  }
-  return "";
-}
-
 std::string_view JudgesOf(Judge judge) {
   switch (judge) {
     case Judge::kNone:

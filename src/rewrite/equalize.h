@@ -12,9 +12,11 @@
 
 #include <cstddef>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
+#include "base/fields.h"
 #include "graph/model.h"
 #include "plan/equalization.h"
 
@@ -39,6 +41,11 @@ struct EqualizeReport {
   std::vector<std::pair<std::string, std::string>> left_alone;
   int64_t num_steps = 0;  // rounds over all pairs
 };
+constexpr auto FieldsOf(const EqualizeReport*) {
+  return std::tuple(
+      ComputedField{"num_pairs", [](const EqualizeReport& report) { return report.pairs.size(); }},
+      Field{"left_alone", &EqualizeReport::left_alone});
+}
 
 // Equalizes pairs of Conv, ConvTranspose, Gemm and MatMul with constant FLOAT weights. Grouped and
 // depthwise convolutions are included, so that Conv -> depthwise Conv -> Conv is two pairs. Between

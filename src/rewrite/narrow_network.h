@@ -4,9 +4,11 @@
 
 #include <cstddef>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
+#include "base/fields.h"
 #include "graph/model.h"
 #include "graph/narrow_to_half.h"
 #include "plan/equalization.h"
@@ -20,6 +22,18 @@ struct NarrowReport {
   graph::NarrowedConstants constants;
   bool was_half = false;  // the network has FLOAT16 values already, and stays as it is
 };
+constexpr auto FieldsOf(const NarrowReport*) {
+  using Report = NarrowReport;
+  return std::tuple(
+      Field{"num_half_nodes", &Report::num_half_nodes},
+      ComputedField{"num_constants",
+                    [](const Report& report) { return report.constants.num_constants; }},
+      ComputedField{"num_clipped",
+                    [](const Report& report) { return report.constants.num_clipped; }},
+      ComputedField{"num_vanished",
+                    [](const Report& report) { return report.constants.num_vanished; }},
+      Field{"kept", &Report::kept});
+}
 
 // Keeps FLOAT where the wish or the operator says so (ops/half_operators.h), where constants are
 // too small, in what computes whole numbers, angles and logarithms, and between such operators.

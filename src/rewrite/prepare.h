@@ -7,8 +7,10 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <vector>
 
+#include "base/fields.h"
 #include "graph/model.h"
 #include "graph/pass.h"
 #include "plan/equalization.h"
@@ -67,6 +69,13 @@ struct RewriteReport {
   std::optional<NarrowReport> narrowed;
   size_t num_widened = 0;  // FLOAT16 constants, inputs and outputs of a network that became FLOAT
 };
+constexpr auto FieldsOf(const RewriteReport*) {
+  return std::tuple(
+      Field{"fixed_inputs", &RewriteReport::fixed_inputs},
+      Field{"optimizer", &RewriteReport::optimizer}, Field{"equalized", &RewriteReport::equalized},
+      Field{"num_widened", &RewriteReport::num_widened},
+      Field{"narrowed", &RewriteReport::narrowed}, Field{"rotated", &RewriteReport::rotated});
+}
 
 // Loads a model, checks it and makes it ready to be planned: cleaned up, shapes inferred, equalized
 // and rotated if wished. The same file and options give the same model, so that plans and

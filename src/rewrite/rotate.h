@@ -13,9 +13,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
+#include "base/fields.h"
 #include "graph/model.h"
 
 namespace bitpress::rewrite {
@@ -27,6 +29,11 @@ struct RotateReport {
   // The products with constant weights that stay as they are, with the reason.
   std::vector<std::pair<std::string, std::string>> left_alone;
 };
+constexpr auto FieldsOf(const RotateReport*) {
+  return std::tuple(Field{"num_layers", &RotateReport::num_layers},
+                    Field{"block_size", &RotateReport::block_size},
+                    Field{"left_alone", &RotateReport::left_alone});
+}
 
 // Rotates MatMul and Gemm of the main graph whose first input is computed and whose second one is a
 // constant FLOAT matrix that nothing else reads. The sum has to be over whole blocks. The rotated

@@ -4,8 +4,10 @@
 
 #include <filesystem>
 #include <string>
+#include <tuple>
 #include <vector>
 
+#include "base/fields.h"
 #include "graph/model.h"
 
 namespace bitpress::rewrite {
@@ -18,6 +20,10 @@ struct OptimizerReport {
   // than what they are computed from.
   std::vector<std::string> kept_computed;
 };
+constexpr auto FieldsOf(const OptimizerReport*) {
+  return std::tuple(Field{"undone", &OptimizerReport::undone},
+                    Field{"kept_computed", &OptimizerReport::kept_computed});
+}
 
 // Cleans up `model`, which was loaded from `path`, a name for messages: constants and BatchNorm are
 // folded, shape arithmetic goes. ONNX Runtime would copy the model's constants, which may be larger

@@ -1,5 +1,6 @@
 
 #include "tasks/search.h"
+#include "base/fields_json.h"
 
 #include <algorithm>
 #include <cmath>
@@ -61,10 +62,10 @@ class Trials {
  private:
   search::Measurement Measure(const std::string& name, plan::QuantPlan plan) {
     if (options_.progress) options_.progress("measure models", num_measured_++, 0);
-    if (auto known = journal_.Find(name, search::MeasurementFromJson)) return *known;
+    if (auto known = journal_.Find(name, FieldsFromJson<search::Measurement>)) return *known;
     const search::Measurement measurement =
         space_.MeasurePlan(std::move(plan), options_.batch_size, own_, pool_);
-    journal_.Add(name, search::ToJson(measurement));
+    journal_.Add(name, FieldsToJson(measurement, NonFinite::kText));
     return measurement;
   }
 
@@ -211,8 +212,7 @@ SearchReport Search(const SearchOptions& options) {
 Json ToJson(const SearchReport& report) {
   const bool is_divergence = report.sensitivity.is_divergence();
   const auto loss_to_json = [&](double noise) {
-    return is_divergence ? search::NumberToJson(noise)
-                         : search::DecibelsToJson(evaluate::SqnrDb(noise));
+    return is_divergence ? search::ToJson(noise) : search::DecibelsToJson(evaluate::SqnrDb(noise));
   };
   const char* const predicted = is_divergence ? "predicted_divergence" : "predicted_sqnr_db";
   Json points = Json::array();
@@ -223,10 +223,11 @@ Json ToJson(const SearchReport& report) {
         layers[report.sensitivity.layers[layer].node] = report.Describe(point.choice, group);
       }
     }
-    points.push_back({{"cost", point.cost},
-                      {predicted, loss_to_json(point.noise)},
-                      {"measured", point.measured ? search::ToJson(*point.measured) : Json()},
-                      {"layers", std::move(layers)}});
+    points.push_back(
+        {{"cost", point.cost},
+         {predicted, loss_to_json(point.noise)},
+         {"measured", FieldJson<std::optional<search::Measurement>>::To(point.measured, {})},
+         {"layers", std::move(layers)}});
   }
   Json worst = Json::array();
   for (const auto& [group, noise] : report.worst) {
@@ -246,7 +247,7 @@ Json ToJson(const SearchReport& report) {
           {"num_measured", report.result.num_measured},
           {is_divergence ? "rest_divergence" : "rest_sqnr_db", loss_to_json(report.rest_noise)},
           {"chosen", report.result.chosen},
-          {"final", search::ToJson(report.final_measurement)},
+          {"final", FieldsToJson(report.final_measurement)},
           {"worst", std::move(worst)},
           {"front", std::move(points)}};
 }
