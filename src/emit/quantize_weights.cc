@@ -465,11 +465,7 @@ QuantizedWeights QuantizeWeights(Model& model, const plan::ResolvedPlan& resolve
                                  ThreadPool& pool, const ProgressSink& progress,
                                  int64_t least_kernel) {
   plan::CheckFits(resolved.plan, model);
-  const bool is_renewed = storage == Storage::kPacked && weights::RenewUnpackNodes(model) > 0;
-  QuantizedWeights result =
-      WeightQuantizer(model, resolved, storage, pool, progress, least_kernel).Run();
-  result.is_modified |= is_renewed;
-  return result;
+  return WeightQuantizer(model, resolved, storage, pool, progress, least_kernel).Run();
 }
 
 }  // namespace bitpress::emit
