@@ -1,5 +1,4 @@
 #include "deploy/check_process.h"
-#include "base/fields_json.h"
 
 #include <algorithm>
 #include <array>
@@ -14,6 +13,7 @@
 #include "base/byte_stream.h"
 #include "base/child_process.h"
 #include "base/error.h"
+#include "base/fields_json.h"
 #include "base/messages.h"
 #include "base/scratch_folder.h"
 #include "base/text.h"

@@ -1,5 +1,4 @@
 #include "tasks/doctor.h"
-#include "base/fields_json.h"
 
 #include <algorithm>
 #include <array>
@@ -12,6 +11,7 @@
 
 #include "base/available_memory.h"
 #include "base/error.h"
+#include "base/fields_json.h"
 #include "base/messages.h"
 #include "base/processors.h"
 #include "base/text.h"

@@ -1,6 +1,5 @@
 // The task `inspect`: lists the contents of a model file.
 #include "tasks/inspect.h"
-#include "base/fields_json.h"
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
@@ -8,6 +7,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/fields_json.h"
 #include "graph/stored_bytes.h"
 #include "ops/quantizer_nodes.h"
 #include "weights/packed_nodes.h"

@@ -1,5 +1,4 @@
 #include "tasks/optimize.h"
-#include "base/fields_json.h"
 
 #include <nlohmann/json.hpp>
 #include <system_error>
@@ -7,6 +6,7 @@
 
 #include "base/atomic_file.h"
 #include "base/error.h"
+#include "base/fields_json.h"
 #include "deploy/check_process.h"
 #include "graph/clean_up.h"
 #include "graph/model.h"

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <functional>
 #include <map>
+#include <memory>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
@@ -29,6 +30,8 @@
 
 namespace bitpress::tasks {
 
+struct SharedWork;  // shared_work.h
+
 // The samples are for scales, fine-tuning, SmoothQuant and the check at the end.
 struct QuantizeOptions : RunOptions {
   std::filesystem::path model;
@@ -38,6 +41,9 @@ struct QuantizeOptions : RunOptions {
   std::filesystem::path output;
   plan::QuantConfig config;
   std::filesystem::path plan_file;  // not empty: read for the decisions instead of `config`
+  std::optional<plan::QuantPlan> plan = {};  // such decisions in memory
+  // What other runs for the same model and samples leave, and take from here. May be null.
+  std::shared_ptr<SharedWork> shared = {};
   // Changes the settings of fine-tuning in the plan's configuration; may be empty.
   std::function<void(plan::QuantConfig&)> change_plan = {};
   rewrite::Preparation preparation = rewrite::Preparation::kOptimize;
@@ -53,6 +59,8 @@ struct QuantizeOptions : RunOptions {
   emit::ApplyOptions apply;
   graph::ExternalData external_data = graph::ExternalData::kIfNeeded;
   bool is_checked = true;  // the written model is loaded and run, see WriteModel
+
+  bool has_plan() const { return plan || !plan_file.empty(); }
 };
 
 // A pass of the preparation that changes what the model computes, before anything is rounded.

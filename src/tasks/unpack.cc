@@ -1,11 +1,11 @@
 #include "tasks/unpack.h"
-#include "base/fields_json.h"
 
 #include <nlohmann/json.hpp>
 #include <utility>
 
 #include "base/atomic_file.h"
 #include "base/error.h"
+#include "base/fields_json.h"
 #include "base/thread_pool.h"
 #include "graph/clean_up.h"
 #include "graph/model.h"
