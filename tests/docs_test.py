@@ -173,6 +173,13 @@ def test_pages_use_the_words_of_the_field():
     assert not [f"{name_of(page)}: {line}" for page in pages for line in prose(page).splitlines() if re.search(words, line)]
 
 
+def test_headings_of_tables_are_not_empty():
+    empty = r"^\|(?:.*\|)? *\|.*\n\|[-|: ]+\|$"
+    assert re.search(empty, "| | a |\n|---|---|\n", re.MULTILINE) and re.search(empty, "| a | |\n|---|---|\n", re.MULTILINE)
+    assert not re.search(empty, "| a | b |\n|---|---|\n| c | |\n", re.MULTILINE)
+    assert not [f"{name_of(page)}: {found[0]}" for page in PAGES for found in re.finditer(empty, page.read_text(encoding="utf-8"), re.MULTILINE)]
+
+
 def test_a_script_puts_its_table_into_a_page(tmp_path):
     page = tmp_path / "page.md"
     page.write_text("# T\n\n<!-- table: a -->\n*old*\n\n| x |\n|---|\n| 1 |\n\nbehind\n\n| y |\n|---|\n| 2 |\n")
