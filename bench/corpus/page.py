@@ -31,7 +31,7 @@ HEAD = """# Many real networks
 
 This page shows what {count} real networks out of {packages} packages become in up to {configurations} configurations: whether the file is
 written, loads, runs, how large it is, and how close it is to the float network. It is for people who want to know whether Bitpress
-takes their kind of network, and for those who change the code. [Networks of other kinds](real_models.md) explains single numbers.
+takes their kind of network, and for those who change the code. [Integers](integers.md#what-stays-float-in-int8) explains single numbers.
 
 `bench/corpus/measure.py` measures, `bench/corpus/tuning.py` measures fine-tuning, and `bench/corpus/page.py` writes this page
 (`bench/corpus/README.md` says how to run them). Figures are those of [the defaults of their day](index.md#defaults-since-then).

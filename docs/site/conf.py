@@ -44,7 +44,6 @@ NAVIGATION = {
     "Benchmarks": {
         "How to read them": "benchmarks/index",
         "Accuracy": "benchmarks/accuracy",
-        "Networks of other kinds": "benchmarks/real_models",
         "Many real networks": "benchmarks/corpus",
         "Side by side": "benchmarks/peers",
         "Integers": "benchmarks/integers",
