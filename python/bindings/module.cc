@@ -81,6 +81,8 @@ NB_MODULE(_native, module) {
              "What a model written to `output` removes, in a sentence; '' if nothing.");
   module.def("use_operator_library", &runtime::UseOperatorLibrary, "path"_a,
              "Makes later sessions know the operators of a library.");
+  module.def("used_operator_libraries", &runtime::UsedOperatorLibraries,
+             "The libraries that use_operator_library named.");
   module.def("set_onnxruntime", &runtime::SetOrtLibraryPath, "path"_a,
              "Sets the ONNX Runtime library to use. It is opened at first use.");
   module.def("onnxruntime_version", &runtime::OrtVersion,
