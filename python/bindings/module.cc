@@ -12,9 +12,9 @@
 #include "base/messages.h"
 #include "base/version.h"
 #include "bindings.h"
-#include "evaluate/simulate_products.h"
 #include "graph/staged_model.h"
 #include "kernels/cpu_target.h"
+#include "processors/simulate_products.h"
 #include "runtime/ort_library.h"
 
 namespace bitpress::python {
@@ -89,7 +89,7 @@ NB_MODULE(_native, module) {
              "The version of the ONNX Runtime in use. Opens its library.");
   module.def(
       "saturates_products",
-      [] { return evaluate::ThisProcessor() == evaluate::ProcessorKind::kSaturating; },
+      [] { return processors::ThisProcessor() == processors::ProcessorKind::kSaturating; },
       "Whether this processor adds pairs of 8-bit products in saturating 16 bits. Runs a small "
       "product in ONNX Runtime.");
   module.def("onnxruntime_path", &runtime::OrtLibraryPath,

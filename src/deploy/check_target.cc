@@ -300,9 +300,9 @@ class TargetCheck {
 
   void SimulateOther() {
     Begin("simulating another processor");
-    report_.processor.nodes = evaluate::FindSaturatingNodes(*graph_);
+    report_.processor.nodes = processors::FindSaturatingNodes(*graph_);
     if (report_.processor.nodes.empty()) return;
-    report_.processor.processor = evaluate::ThisProcessor();
+    report_.processor.processor = processors::ThisProcessor();
     if (report_.is_made_up) return;  // it would say nothing about the loss
     evaluate::OtherProcessor(model_, {}, report_.processor)
         .Compare(FirstInputs(), runs_.outputs[0], 1);

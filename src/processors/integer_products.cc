@@ -1,4 +1,4 @@
-#include "evaluate/integer_products.h"
+#include "processors/integer_products.h"
 
 #include <span>
 #include <string_view>
@@ -6,7 +6,7 @@
 #include "formats/pair_sums.h"
 #include "ops/integer_operators.h"
 
-namespace bitpress::evaluate {
+namespace bitpress::processors {
 namespace {
 
 using graph::Model;
@@ -173,4 +173,4 @@ std::vector<SaturatingNode> FindSaturatingNodes(const Model& model) {
   return nodes;
 }
 
-}  // namespace bitpress::evaluate
+}  // namespace bitpress::processors
