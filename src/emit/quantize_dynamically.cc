@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "emit/products_of_rows.h"
+#include "ops/operator_traits.h"
 #include "weights/integer_weight.h"
 
 namespace bitpress::emit {
@@ -32,9 +33,7 @@ bool HasRows(const TensorPlan& row) {
   return row.is_dynamic() && row.integer->range.kind == plan::RangeMethod::Kind::kDynamicRows;
 }
 
-bool IsTransposed(const Node& node) {
-  return node.op_type() == "Gemm" && node.GetInt("transB", 0) != 0;
-}
+bool IsTransposed(const Node& node) { return node.GetInt("transB", 0) != 0; }
 
 class DynamicQuantizer {
  public:
@@ -98,7 +97,7 @@ class DynamicQuantizer {
     std::ranges::sort(uses, {}, [](const auto& use) { return use.first; });
     for (const auto& [position, use] : uses) {
       const Node node = order[position];
-      if (node.op_type() == "LSTM") {
+      if (ops::TraitsOf(node).is_recurrent()) {
         ReplaceLstm(node, use);
       } else if (HasRows(row)) {
         ReplaceProductOfRows(node, use, CodesIn(quantized_rows, row.value, node));
@@ -163,7 +162,8 @@ class DynamicQuantizer {
   // Cast(XInteger(x, w)) * (x_scale * w_scale) + bias
   void ReplaceProduct(Node node, const plan::TensorUse& use, const Codes& input) {
     const TensorPlan& row = WeightOf(use, 1);
-    const bool is_conv = node.op_type() == "Conv";
+    const ops::OperatorTraits& traits = ops::TraitsOf(node);
+    const bool is_conv = traits.is_convolution();
     Codes weight = Store(row, node, is_conv);
     const std::string output = TakeOutput(node, 0);
     if (IsTransposed(node)) weight.codes = Transpose(weight.codes, {1, 0});
@@ -171,7 +171,7 @@ class DynamicQuantizer {
     const std::string floats = model_.FreshName(output + "_unscaled");
     const std::string scale = model_.FreshName(output + "_dynamic_scale");
     graph::NodeSpec product{Name(output, "integers"),
-                            is_conv ? "ConvInteger" : "MatMulInteger",
+                            std::string(traits.dynamic),
                             "",
                             {input.codes, weight.codes, input.zero_point, weight.zero_point},
                             {integers},
@@ -214,7 +214,9 @@ class DynamicQuantizer {
       outputs.push_back(node.output(i).empty() ? std::string() : TakeOutput(node, i));
     }
     model_.SetOpsetImport("com.microsoft", 1);
-    graph::NodeSpec lstm{node.name(), "DynamicQuantizeLSTM", "com.microsoft", inputs, outputs, {}};
+    graph::NodeSpec lstm{node.name(),     std::string(ops::TraitsOf(node).dynamic),
+                         "com.microsoft", inputs,
+                         outputs,         {}};
     lstm.attributes_of = node;
     lstm.dropped_attributes = {"layout"};  // 0, see plan/dynamic_rows.h
     model_.InsertNode(lstm, node);
@@ -285,7 +287,7 @@ class DynamicQuantizer {
       scale_dims.resize(source.dims.size() - 1, 1);
       zero_point_dims.clear();
     } else if (row.integer->granularity == plan::Granularity::kPerBlock &&
-               reader.op_type() == "LSTM") {
+               ops::TraitsOf(reader).is_recurrent()) {
       // A recurrent weight has one block for each row: [directions, 4 * hidden, 1]. Stacked
       // matrices have one for each column, [matrices, 1, columns], as MatMulInteger takes them.
       scale_dims.pop_back();

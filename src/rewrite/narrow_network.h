@@ -35,7 +35,7 @@ constexpr auto FieldsOf(const NarrowReport*) {
       Field{"kept", &Report::kept});
 }
 
-// Keeps FLOAT where the wish or the operator says so (ops/half_operators.h), where constants are
+// Keeps FLOAT where the wish or the operator says so (ops/operator_traits.h), where constants are
 // too small, in what computes whole numbers, angles and logarithms, and between such operators.
 // REQUIRES: types are inferred.
 NarrowReport NarrowNetwork(graph::Model& model, const plan::HalfWish& wish);
