@@ -130,8 +130,7 @@ class Placer {
     const std::optional<Node> producer = model_.Producer(input);
     const bool is_moved = producer && (ops::IsComputeOp(*producer) || Contains(kMoving, *producer));
     if (!is_moved || chosen_.contains(input) || !chosen_.contains(output)) return;
-    if (node.num_outputs() > 1 || model_.AllUses(input).size() != 1 || model_.IsOutput(input))
-      return;
+    if (node.num_outputs() > 1 || !model_.OnlyUse(input)) return;
     if (!reason_(*producer).empty() || !IsQuantizable(input)) return;
     chosen_.insert(input);
     given_.insert(input);

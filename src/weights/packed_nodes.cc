@@ -166,19 +166,17 @@ std::string WeightValues::ValueOf(const Node& node, const PackedStorage& storage
 size_t RenewUnpackNodes(Model& model) {
   std::set<std::string> old_names;
   size_t num_renewed = 0;
-  for (Node node : model.AllNodes()) {
+  for (const Node& node : model.AllNodes()) {
     if (!ops::IsUnpack(node)) continue;
     const PackedStorage storage = StorageOf(model, *PackedWeightOf(model, node));
     const bool has_attributes = std::ranges::all_of(
         storage.attributes, [&](const auto& entry) { return node.HasAttribute(entry.first); });
     if (has_attributes && node.op_type() == storage.function.name) continue;
-    graph::NodeSpec spec{node.name(), storage.function.name, node.domain(),
-                         {},          {node.output(0)},      storage.attributes};
+    graph::NodeSpec spec{node.name(), storage.function.name, node.domain(), {},
+                         {},          storage.attributes};
     for (size_t i = 0; i < node.num_inputs(); ++i) spec.inputs.push_back(node.input(i));
     old_names.insert(node.op_type());
-    node.set_output(0, model.FreshName(node.output(0) + "_replaced"));
-    model.InsertNode(spec, node);
-    model.RemoveNode(node);
+    model.Replace(node, std::move(spec));
     model.SetFunction(storage.function);
     ++num_renewed;
   }
