@@ -124,7 +124,7 @@ bool DequantizeInBodies(graph::Model& model) {
       for (graph::Use& use : body.uses) use.node.set_input(use.input_index, copy);
     }
     is_modified = true;
-    if (model.AllUses(value).empty() && !model.IsOutput(value)) model.RemoveNode(node);
+    if (!model.IsRead(value)) model.RemoveNode(node);
   }
   return is_modified;
 }

@@ -380,9 +380,7 @@ class WeightQuantizer {
     for (const plan::TensorUse& use : row.uses) {
       index_.Find(use).set_input(static_cast<size_t>(use.input), target);
     }
-    const bool is_unused =
-        has_copy && model_.AllUses(row.value).empty() && !model_.IsOutput(row.value);
-    if (is_unused) model_.RemoveInitializer(row.value);
+    if (has_copy && !model_.IsRead(row.value)) model_.RemoveInitializer(row.value);
     result_.is_modified = true;
   }
 

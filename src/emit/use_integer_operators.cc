@@ -58,11 +58,11 @@ class IntegerRewriter {
            (traits.is_product() || traits.on_integers != OnIntegers::kFloats);
   }
 
-  // The QuantizeLinear behind a node, and the nodes between the two, which saturation replaces.
+  // The nodes behind one whose result is quantized: those that saturation replaces, and the
+  // QuantizeLinear.
   struct Result {
     IntegerCodes codes;
-    Node quantize;
-    std::vector<Node> between;
+    std::vector<Node> nodes;
   };
 
   // Returns the result of a node; nothing, with a reason, if it is not quantized in this way.
@@ -70,14 +70,12 @@ class IntegerRewriter {
     std::vector<Node> between;
     std::string value = node.output(0);
     for (;;) {
-      const std::vector<Use> uses = model_.Uses(value);
-      const bool is_read_once = uses.size() == 1 && uses.front().input_index == 0 &&
-                                !model_.IsOutput(value) && !model_.IsUsedInSubgraph(value);
-      if (!is_read_once) {
+      const std::optional<Use> use = model_.OnlyUse(value);
+      if (!use || use->input_index != 0 || !model_.AreInOneGraph(node, use->node)) {
         reason = "its result is read as floats";
         return std::nullopt;
       }
-      const Node& reader = uses.front().node;
+      const Node reader = use->node;
       if (IsStandardOp(reader, "QuantizeLinear")) {
         std::optional<IntegerCodes> codes = CodesOf(model_, reader, reader.output(0));
         if (!codes || !codes->is_byte() || codes->is_per_axis) {
@@ -91,7 +89,8 @@ class IntegerRewriter {
             return std::nullopt;
           }
         }
-        return Result{*codes, reader, between};
+        between.push_back(reader);
+        return Result{*codes, std::move(between)};
       }
       if (ops::TraitsOf(reader).on_integers != OnIntegers::kFuses) {
         reason = "its result is read as floats";
@@ -242,40 +241,22 @@ class IntegerRewriter {
     if (node.num_outputs() > 1) return "it has further results";
     if (!ops::MovesElements(node)) return "it interpolates";
     Reason reason;
-    std::optional<Result> y = ResultOf(node, reason);
+    const std::optional<Result> y = ResultOf(node, reason);
     if (!y) return reason;
     if (!HasSameMeaning(model_, *x, y->codes)) return "its result has another scale than its data";
     node.set_input(0, x->codes);
-    const std::string codes = y->codes.codes;
-    RemoveChain(*y);
-    node.set_output(0, codes);
+    model_.Replace(y->nodes, [&] { node.set_output(0, y->codes.codes); });
     return "";
-  }
-
-  // Removes the quantizer of a node's result and the nodes between. Their readers read the node
-  // that gives the codes now.
-  void RemoveChain(Result& y) {
-    y.quantize.set_output(0, model_.FreshName(y.codes.codes + "_replaced"));
-    model_.RemoveNode(y.quantize);
-    for (auto activation = y.between.rbegin(); activation != y.between.rend(); ++activation) {
-      model_.RemoveNode(*activation);
-    }
   }
 
   // Replaces a node, and the quantizer of its result, by a new node. Without `y` the new node gives
   // the same floats.
-  void Replace(Node node, std::optional<Result> y, NodeSpec spec) {
+  void Replace(const Node& node, const std::optional<Result>& y, NodeSpec spec) {
     spec.outputs = {y ? y->codes.codes : node.output(0)};
     if (!spec.domain.empty()) model_.SetOpsetImport(spec.domain, 1);
-    if (y) {
-      RemoveChain(*y);
-      model_.InsertNode(spec, node);
-      model_.RemoveNode(node);
-      return;
-    }
-    node.set_output(0, model_.FreshName(spec.outputs[0] + "_replaced"));
-    model_.InsertNode(spec, node);
-    model_.RemoveNode(node);
+    std::vector<Node> old{node};
+    if (y) old.insert(old.end(), y->nodes.begin(), y->nodes.end());
+    model_.Replace(old, [&] { model_.InsertNode(spec, node); });
   }
 
   using Names = std::initializer_list<const char*>;

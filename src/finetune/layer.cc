@@ -368,12 +368,9 @@ void AddBias(Model& model, const LinearLayer& layer, std::span<const float> valu
     return;
   }
   graph::NodeSpec spec{
-      node.name(), node.op_type(), "", {node.input(0), node.input(1), layer.bias}, {node.output(0)},
-      {}};
+      node.name(), node.op_type(), "", {node.input(0), node.input(1), layer.bias}, {}, {}};
   spec.attributes_of = node;
-  node.set_output(0, model.FreshName(reading.output + "_replaced"));
-  model.InsertNode(spec, node);
-  model.RemoveNode(node);
+  model.Replace(node, std::move(spec));
 }
 
 std::vector<float> FloatsOf(const Model& model, const std::string& name) {

@@ -109,8 +109,7 @@ class Placer {
     const bool is_moved =
         producer && (ops::TraitsOf(*producer).is_product() || On(*producer) == OnIntegers::kMoves);
     if (!is_moved || chosen_.contains(input) || !chosen_.contains(output)) return;
-    if (node.num_outputs() > 1 || model_.AllUses(input).size() != 1 || model_.IsOutput(input))
-      return;
+    if (node.num_outputs() > 1 || !model_.OnlyUse(input)) return;
     if (!reason_(*producer).empty() || !IsQuantizable(input)) return;
     chosen_.insert(input);
     given_.insert(input);

@@ -95,9 +95,8 @@ bool IsEnd(const Node& node) {
 
 // Returns the node of this kind that alone reads a value.
 std::optional<Node> EndBehind(const Model& model, const std::string& value) {
-  const std::vector<graph::Use> uses = model.AllUses(value);
-  if (uses.size() != 1 || model.IsOutput(value) || !IsEnd(uses[0].node)) return std::nullopt;
-  return uses[0].node;
+  const std::optional<graph::Use> use = model.OnlyUse(value);
+  return use && IsEnd(use->node) ? std::optional(use->node) : std::nullopt;
 }
 
 bool IsSameOperator(const Node& node, const Node& other) {

@@ -157,7 +157,7 @@ class Rotator {
     if (num_inputs == 0 || num_inputs % block_size_ != 0) {
       return fmt::format("{} inputs are not whole blocks of {}", num_inputs, block_size_);
     }
-    if (model_.AllUses(node.input(1)).size() != 1 || model_.IsOutput(node.input(1))) {
+    if (!model_.OnlyUse(node.input(1))) {
       return "its weight has other readers";
     }
     return "";
