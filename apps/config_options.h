@@ -35,7 +35,8 @@ struct ConfigOptions {
   bool ChangesDecisions() const {
     return !weights.empty() || !activations.empty() || !smooth.empty() || !rules.empty() ||
            std::ranges::any_of(settings, [](const std::string& setting) {
-             return !setting.starts_with("finetune");
+             return plan::FindSetting(setting.substr(0, setting.find('='))).scope !=
+                    plan::SettingScope::kFinetune;
            });
   }
   // Returns whether an option was given that changes the configuration.

@@ -78,7 +78,7 @@ void RunQuantize(QuantizeArguments& options) {
   if (options.is_external) request.external_data = graph::ExternalData::kAlways;
   request.is_checked = options.is_checked;
   if (!request.calibration.empty() && request.samples.is_given() && request.plan_file.empty() &&
-      request.config.finetune.empty() && !request.config.guard_db) {
+      request.config.finetune.empty() && !request.config.guard) {
     throw CLI::ValidationError(
         "--calibration has the statistics already; --data besides it is for fine-tuning and for "
         "the guard only");

@@ -282,7 +282,7 @@ std::string DescribeQuantized(const tasks::QuantizeOptions& options,
     text += fmt::format("  needs our library: {}: {}\n", omission.op_type, omission.reason);
   }
   if (report.guard && (is_verbose || IsNoteworthy(*report.guard))) {
-    text += DescribeGuard(*report.guard, plan.config.guard_db.value_or(0));
+    text += DescribeGuard(*report.guard, plan.config.guard.value_or(0));
   }
   if (!report.finetune.scaled.smoothed.empty() || !report.finetune.scaled.left_alone.empty()) {
     text += DescribeScaled("awq:", report.finetune.scaled);

@@ -59,7 +59,7 @@ void Write(graph::Model& model, plan::ResolvedPlan& resolved, const emit::ApplyO
   const uint64_t decoded = report.prepared_parts.constants -
                            std::min(report.prepared_parts.constants, report.input_parts.constants);
   const uint64_t room = std::max(report.input_bytes + decoded, kLeastBytes);
-  const bool may_shrink = resolved.plan.config.guard_db && !resolved.scales.empty() &&
+  const bool may_shrink = resolved.plan.config.guard && !resolved.scales.empty() &&
                           plan::ResolvePlacement(resolved.plan.config) == plan::Placement::kQdq &&
                           apply.storage == emit::Storage::kPacked &&
                           report.input_bytes <= kMostGrowingBytes;

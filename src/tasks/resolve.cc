@@ -78,14 +78,14 @@ Prepared PrepareModel(const QuantizeOptions& options, const plan::QuantConfig& c
                                       .disabled_passes = options.disabled_passes},
                                      &report.rewritten),
                     std::nullopt};
-  if (!config.smooth) return prepared;
+  if (!config.smooth_quant) return prepared;
   const auto smooth = [&](graph::Model& model) {
     if (!options.calibration.empty()) {
       prepared.table = LoadTable(model, rewrites, options.calibration);
     }
     SmoothTaskOptions settings;
     static_cast<RunOptions&>(settings) = options;
-    settings.alpha = config.smooth->alpha;
+    settings.alpha = config.smooth_quant->alpha;
     settings.model_name = options.model.filename().string();
     settings.calibration = options.calibration;
     // A plan names the values of the model as it is.
@@ -105,7 +105,7 @@ plan::ResolvedPlan Resolve(plan::QuantPlan plan, Prepared& prepared, const Quant
       prepared.table ? std::move(*prepared.table)
                      : TableFor(prepared.model, plan, options, report.held_back);
   // The guard has nothing to do where no scale is chosen from statistics.
-  const bool is_guarded = plan.config.guard_db && !calibrate::ValuesToCalibrate(plan).empty();
+  const bool is_guarded = plan.config.guard && !calibrate::ValuesToCalibrate(plan).empty();
   std::unique_ptr<data::Source> samples;
   if (is_guarded && options.samples.is_given()) {
     samples = OpenSamples(prepared.model, options.First(calibrate::kMostGuardCandidates));
