@@ -1,6 +1,10 @@
-"""Quantizing a model, and the plan for it."""
+"""Quantizing a model, the plan for it, and fine-tuning in parts: moments of some of the samples, and layers that learn from the sum.
+
+Made from python/quantize.py.in by python/make_functions.py, which puts in the options that the library lists (list_options).
+"""
 
 import contextlib
+import os
 import tempfile
 from pathlib import Path
 from typing import Any, Iterator, Mapping, Optional, Sequence, Tuple, Union
@@ -12,46 +16,40 @@ from bitpress._files import Model, PathLike, existing, model_file
 from bitpress._progress import Progress, Reporting
 from bitpress._runtime import use_onnxruntime
 from bitpress._samples import Data, sample_arguments
-
-
-def _quantize_arguments(config: Optional[ConfigLike], plan: Union[PathLike, Plan, None], calibration: Optional[PathLike],
-                        rules: Sequence[Rule], as_is: bool, threads: int, settings: Mapping[str, Any]) -> _native.QuantizeArguments:
-    arguments = _native.QuantizeArguments()
-    if plan is None:
-        if config is None:
-            raise InvalidArgumentError("neither config nor plan is given: config is a preset, a format, a .json file or a Config")
-        arguments.config = _config(config, rules, settings)
-    else:
-        changes = [key for key in settings if not key.startswith("finetune")]
-        if rules or changes:
-            raise InvalidArgumentError(f"a plan holds the decisions already; {next(iter(changes), 'rules')} cannot change them")
-        arguments.plan_settings = [(key, _setting_text(key, value)) for key, value in settings.items()]
-    arguments.as_is = as_is
-    arguments.num_threads = _count("threads", threads)
-    arguments.storage, arguments.target, arguments.form = "packed", "auto", "qdq"
-    if calibration is not None:
-        arguments.calibration = existing(calibration, "calibration")
-    return arguments
+from bitpress._text import Tokens
 
 
 @contextlib.contextmanager
-def _plan_file(plan: Union[PathLike, Plan, None], arguments: _native.QuantizeArguments) -> Iterator[None]:
-    """The plan in a file, as the library reads it."""
+def _arguments(config: Optional[ConfigLike], plan: Union[PathLike, Plan, None], rules: Sequence[Rule], settings: Mapping[str, Any],
+               options: Mapping[str, Any]) -> Iterator[_native.QuantizeArguments]:
+    """What the library takes; a plan lies in a file, as the library reads it."""
+    arguments = _native.QuantizeArguments()
+    for option in _native.list_options():
+        value = options.get(option.key)
+        if value is not None:
+            arguments.set(option.key, existing(value, option.key) if option.is_read else value)
     with tempfile.TemporaryDirectory(prefix="bitpress-") as folder:
-        if isinstance(plan, Plan):
-            arguments.plan_file = Path(folder) / "plan.json"
-            plan.save(arguments.plan_file)
-        elif plan is not None:
-            arguments.plan_file = existing(plan, "plan")
-        yield
+        if plan is None:
+            if config is None:
+                raise InvalidArgumentError("neither config nor plan is given: config is a preset, a format, a .json file or a Config")
+            arguments.set_config(_config(config, rules, settings))
+        else:
+            if rules:
+                raise InvalidArgumentError("a plan holds the decisions already; rules cannot change them")
+            file = Path(folder) / "plan.json" if isinstance(plan, Plan) else existing(plan, "plan")
+            if isinstance(plan, Plan):
+                plan.save(file)
+            arguments.set_plan(file, [(key, _setting_text(key, value)) for key, value in settings.items()])
+        yield arguments
 
 
 def quantize(model: Model, output: PathLike, config: Optional[ConfigLike] = None, data: Optional[Data] = None, *,
-             plan: Union[PathLike, Plan, None] = None, calibration: Optional[PathLike] = None,
-             kv_scales: Optional[PathLike] = None, save_kv_scales: Optional[PathLike] = None, image: str = "",
-             labels: Optional[PathLike] = None, samples: int = 0, rules: Sequence[Rule] = (), storage: str = "packed",
-             target: str = "auto", accuracy_level: int = 4, form: str = "qdq", portable: bool = True,
-             external_data: bool = False, check: bool = True, as_is: bool = False, threads: int = 0,
+             plan: Union[PathLike, Plan, None] = None, image: str = "", labels: Optional[PathLike] = None, samples: int = 0,
+             rules: Sequence[Rule] = (),
+             calibration: Optional[PathLike] = None, kv_scales: Optional[PathLike] = None, as_is: bool = False,
+             disable_pass: Sequence[str] = (), threads: int = 0, save_kv_scales: Optional[PathLike] = None, storage: str = "packed",
+             target: str = "auto", accuracy_level: int = 4, form: str = "qdq", portable: bool = True, external_data: bool = False,
+             check: bool = True,
              progress: Progress = None, **settings: Any) -> _native.QuantizeReport:
     """Writes the quantized model.
 
@@ -64,27 +62,36 @@ def quantize(model: Model, output: PathLike, config: Optional[ConfigLike] = None
             unless an LSTM, GRU or RNN takes it for time: then each item is one.
         plan: the decisions, of `plan()` or `search()`, in place of `config`, `rules` and settings; only settings of fine-tuning
             (`finetune="gptq"`) go with it.
-        calibration: statistics of the activations, a file of `calibrate()`.
-        kv_scales: scales of key-value caches of integers (kv_cache="int8"), a JSON file as ONNX Runtime GenAI's
-            kv_cache_scale_file, instead of samples.
-        save_kv_scales: such a file to write the scales to.
         image: how photos in a folder become tensors: "resize=256,crop=224,mean=0.5,std=0.5".
         labels: of a folder: a CSV with the columns file,class; only the listed files count.
         samples: at most so many; 0: all for scales, the first 100 for fine-tuning.
         rules: other settings for some nodes or tensors.
-        storage: `packed` codes and scales at their real width, `simulated` floats that hold the quantized values, or `qdq`: codes
-            of integers behind a DequantizeLinear, and floats behind the quantizers of activations for other formats.
-        target: the operators of weights in blocks. `auto`: those of the `bitpress` library for block formats, which compute from
-            codes and have functions of ONNX operators for sessions without it, and `portable` ones for integers; or
-            `portable`, `onnxruntime` (MatMulNBits) or `bitpress` for all of them.
-        accuracy_level: of the targets `onnxruntime` and, for integers, `bitpress`: 4 rounds activations to 8 bits at run
-            time, 1 computes products of floats.
-        form: of integers: `qdq` or `qoperator`.
-        portable: quantizers also as functions of standard operators, for sessions without our library.
-        external_data: the weights in a file of their own, beside the model.
-        check: load the result and run a sample, in a process of its own, before it is put in its place.
-        as_is: do not fold constants and BatchNorm first.
-        threads: 0: one per core.
+        calibration: the statistics of activations for integer formats: a file of `calibrate`, instead of samples.
+        kv_scales: the scales of key-value caches of integers (kv_cache=int8): a JSON file as ONNX Runtime GenAI's
+            kv_cache_scale_file, instead of samples.
+        as_is: do not fold constants and BatchNorm first; needed for models with operators that ONNX Runtime on this machine does
+            not have.
+        disable_pass: leave a step out, to find the one that a difference comes from.
+        threads: number of threads; 0: all cores.
+        save_kv_scales: also write the scales of the caches to such a file.
+        storage: the storage of weights. packed: codes and scales at their real width; simulated: the quantized values as float32;
+            qdq: integers as codes behind a DequantizeLinear, also those of INT4 in blocks, and floats behind the quantizers of
+            activations for other formats.
+        target: the operators of weights in blocks. auto: bitpress for block formats, but for convolutions that are faster as floats
+            and FLOAT16 products; portable for integers and with operators=quark; bitpress: matrix products and convolutions of our
+            library, which compute from the codes of all block formats and are functions of standard operators without it, and
+            MatMulNBits and GatherBlockQuantized for integers; portable: standard operators, which decode the weights when the model
+            is loaded; onnxruntime: MatMulNBits and GatherBlockQuantized, which compute from the codes of integers, MXINT8, MX6,
+            MX4, MXFP4 and MXFP6E2M3.
+        accuracy_level: the accuracy of MatMulNBits. 4: activations are rounded to 8 bits at run time; 1: activations stay float,
+            for weights of 4 bits only.
+        form: the form of integer models. qdq: float operators between DequantizeLinear and QuantizeLinear; qoperator: QLinearConv,
+            QLinearMatMul, QGemm and other operators on integers.
+        portable: write quantizers also as functions of standard operators, so that the model runs without Bitpress's operator
+            library, but slower; otherwise it runs with the library only.
+        external_data: store the weights in a file of their own, OUTPUT.data; models over 2 GB always do.
+        check: load and run the model in a process of its own before it is put in its place. One that crashes ONNX Runtime, or does
+            not load or run there, is not written then.
         progress: called with (stage, done, total); True, False, or None: a bar where standard error is a terminal.
         settings: changes of the configuration, as in Config.
 
@@ -97,20 +104,15 @@ def quantize(model: Model, output: PathLike, config: Optional[ConfigLike] = None
     Raises:
         Error: see its kin. Nothing is written then, nor after Ctrl-C.
     """
-    arguments = _quantize_arguments(config, plan, calibration, rules, as_is, threads, settings)
-    arguments.storage, arguments.target, arguments.form = storage, target, form
-    arguments.accuracy_level, arguments.portable = accuracy_level, portable
-    arguments.external_data, arguments.check = external_data, check
-    if kv_scales is not None:
-        arguments.kv_scales = existing(kv_scales, "kv_scales")
-    if save_kv_scales is not None:
-        arguments.save_kv_scales = Path(save_kv_scales)
+    options = {"calibration": calibration, "kv_scales": kv_scales, "as_is": as_is, "disable_pass": disable_pass, "threads": threads,
+               "save_kv_scales": save_kv_scales, "storage": storage, "target": target, "accuracy_level": accuracy_level,
+               "form": form, "portable": portable, "external_data": external_data, "check": check,}
     use_onnxruntime()
     replaced = _native.replaced_data_note(Path(output))
     if replaced:
         warn(QuantizationWarning(replaced, "removed"))
-    with _plan_file(plan, arguments), model_file(model) as path, sample_arguments(data, labels, image, samples) as source:
-        with Reporting(progress) as callback:
+    with _arguments(config, plan, rules, settings, options) as arguments, model_file(model) as path:
+        with sample_arguments(data, labels, image, samples) as source, Reporting(progress) as callback:
             report = _native.quantize(path, Path(output), source, arguments, callback)
     for kind, text in report.warnings:
         warn(QuantizationWarning(text, kind))
@@ -135,3 +137,54 @@ def plan(model: Model, config: ConfigLike, *, rules: Sequence[Rule] = (), as_is:
     use_onnxruntime()
     with model_file(model) as path:
         return Plan(_native.make_plan(path, _config(config, rules, settings), as_is))
+
+
+def moments(model: Model, data: Data, output: PathLike, config: Optional[ConfigLike] = None, *, plan: Union[PathLike, Plan, None] = None,
+            image: str = "", labels: Optional[PathLike] = None, samples: int = 0, shard: str = "", first: int = 0, total: int = 0,
+            rules: Sequence[Rule] = (),
+            calibration: Optional[PathLike] = None, kv_scales: Optional[PathLike] = None, as_is: bool = False,
+            disable_pass: Sequence[str] = (), threads: int = 0,
+            progress: Progress = None, **settings: Any) -> _native.MomentsReport:
+    """Gathers what fine-tuning learns from, from some of the samples, and writes it.
+
+    tune() learns from the sum of all parts. Arguments that are not listed are those of quantize(), with a recipe of fine-tuning.
+
+    Args:
+        output: the file to write (.bpm); merge() adds up those of all parts.
+        shard: only one part of the samples: "2/8" is the second of eight.
+        first: of samples in memory: how many come before them. With `first` or `total` all given samples count.
+        total: how many there are in all; 0: nobody knows before the end.
+    """
+    options = {"calibration": calibration, "kv_scales": kv_scales, "as_is": as_is, "disable_pass": disable_pass, "threads": threads,}
+    use_onnxruntime()
+    is_part = _count("first", first) > 0 or _count("total", total) > 0
+    if is_part and (shard or isinstance(data, (str, os.PathLike, Tokens))):
+        raise InvalidArgumentError("first and total are for samples in memory; of files, shard takes a part")
+    part_of = (first, total) if is_part else None
+    with _arguments(config, plan, rules, settings, options) as arguments, model_file(model) as path, Reporting(progress) as callback:
+        with sample_arguments(data, labels, image, samples, shard, part_of) as source:
+            return _native.moments(path, Path(output), source, arguments, callback)
+
+
+def tune(model: Model, moments: PathLike, output: PathLike, config: Optional[ConfigLike] = None, data: Optional[Data] = None, *,
+         plan: Union[PathLike, Plan, None] = None, layers: str = "", image: str = "", labels: Optional[PathLike] = None, samples: int = 0,
+         rules: Sequence[Rule] = (),
+         calibration: Optional[PathLike] = None, kv_scales: Optional[PathLike] = None, as_is: bool = False,
+         disable_pass: Sequence[str] = (), threads: int = 0,
+         progress: Progress = None, **settings: Any) -> _native.TuneReport:
+    """Learns some of the layers from the moments of all samples, and writes them to a journal.
+
+    With the journals of all parts merged to OUTPUT.journal, quantize() to OUTPUT goes on from there, and gives the same bytes as
+    alone. Arguments that are not listed are those of quantize().
+
+    Args:
+        moments: a file of moments() or merge().
+        output: the journal to write. A call that was stopped goes on from it.
+        data: only where scales follow from samples: integers without `calibration`, and the guard.
+        layers: only one part of the layers: "3/16" is the third of sixteen.
+    """
+    options = {"calibration": calibration, "kv_scales": kv_scales, "as_is": as_is, "disable_pass": disable_pass, "threads": threads,}
+    use_onnxruntime()
+    with _arguments(config, plan, rules, settings, options) as arguments, model_file(model) as path:
+        with sample_arguments(data, labels, image, samples) as source, Reporting(progress) as callback:
+            return _native.tune(path, existing(moments, "moments"), Path(output), layers, source, arguments, callback)
