@@ -122,7 +122,7 @@ struct QuantConfig {
   // The float model is equalized before anything else; nothing: see ResolveEqualization.
   std::optional<bool> equalize;
   EqualizeOptions equalization;
-  // The inputs of matrix products are rotated in blocks of this size (rewrite/rotate.h); 0: not.
+  // The inputs of matrix products are rotated in blocks of this size (rewrite/rotate.cc); 0: not.
   int64_t rotation = 0;
   // The float model is smoothed with samples before it is planned; nothing: it is not.
   std::optional<SmoothWish> smooth;

@@ -58,9 +58,11 @@ Json RewritesToJson(const QuantizeReport& report) {
                              {"is_undone", changing->is_undone}};
   }
   if (!optimizer.kept_computed.empty()) json["kept_computed"] = optimizer.kept_computed;
-  if (const auto& equalized = report.rewritten.equalized) {
-    json["equalized"] = {{"num_pairs", equalized->pairs.size()},
-                         {"left_alone", ToJson(equalized->left_alone)}};
+  for (const graph::PassResult& pass : report.rewritten.passes) {
+    if (pass.label.empty()) continue;
+    Json& entry = json[pass.label];
+    for (const auto& [key, count] : pass.counts) entry[key] = count;
+    entry["left_alone"] = ToJson(pass.left_alone);
   }
   if (report.rewritten.num_widened > 0) json["num_widened"] = report.rewritten.num_widened;
   if (const auto& narrowed = report.rewritten.narrowed) {
@@ -69,11 +71,6 @@ Json RewritesToJson(const QuantizeReport& report) {
                         {"num_clipped", narrowed->constants.num_clipped},
                         {"num_vanished", narrowed->constants.num_vanished},
                         {"kept", ToJson(narrowed->kept)}};
-  }
-  if (const auto& rotated = report.rewritten.rotated) {
-    json["rotated"] = {{"num_layers", rotated->num_layers},
-                       {"block_size", rotated->block_size},
-                       {"left_alone", ToJson(rotated->left_alone)}};
   }
   if (report.smoothed) {
     Json activations = Json::array();

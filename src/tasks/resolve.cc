@@ -21,6 +21,7 @@
 #include "runtime/machine.h"
 #include "tasks/cache_scales.h"
 #include "tasks/calibrate.h"
+#include "tasks/passes.h"
 #include "tasks/plan.h"
 #include "tasks/smooth.h"
 
@@ -65,8 +66,7 @@ struct Prepared {
 };
 
 Prepared PrepareModel(const QuantizeOptions& options, const plan::QuantConfig& config,
-                      const plan::Rewrites& rewrites, graph::PassRunner& passes,
-                      QuantizeReport& report) {
+                      const plan::Rewrites& rewrites, QuantizeReport& report) {
   graph::Model given = runtime::LoadPortable(options.model);
   // Preparing folds operators that decode constants.
   report.already_quantized = ops::QuantizedOperators(given);
@@ -78,7 +78,7 @@ Prepared PrepareModel(const QuantizeOptions& options, const plan::QuantConfig& c
                                       .disabled_passes = options.disabled_passes},
                                      &report.rewritten),
                     std::nullopt};
-  if (!config.smooth) return prepared;
+  if (!config.smooth || options.disabled_passes.contains(kSmoothPass)) return prepared;
   const auto smooth = [&](graph::Model& model) {
     if (!options.calibration.empty()) {
       prepared.table = LoadTable(model, rewrites, options.calibration);
@@ -94,7 +94,7 @@ Prepared PrepareModel(const QuantizeOptions& options, const plan::QuantConfig& c
     return !report.smoothed->smoothed.empty();
   };
   WithContext(fmt::format("'{}'", options.model.string()),
-              [&] { passes.Run(prepared.model, {.name = "smooth", .run = smooth}); });
+              [&] { graph::RunPass(prepared.model, kSmoothPass, smooth); });
   return prepared;
 }
 
@@ -122,8 +122,7 @@ plan::ResolvedPlan Resolve(plan::QuantPlan plan, Prepared& prepared, const Quant
 
 }  // namespace
 
-ResolvedModel ResolveModel(const QuantizeOptions& given, graph::PassRunner& passes,
-                           ThreadPool& pool, QuantizeReport& report) {
+ResolvedModel ResolveModel(const QuantizeOptions& given, ThreadPool& pool, QuantizeReport& report) {
   QuantizeOptions options = given;
   options.samples.shard = {};
   const bool has_plan = !options.plan_file.empty();
@@ -131,9 +130,8 @@ ResolvedModel ResolveModel(const QuantizeOptions& given, graph::PassRunner& pass
   if (has_plan && options.change_plan) options.change_plan(report.plan.config);
   const plan::QuantConfig& config = has_plan ? report.plan.config : options.config;
   static_cast<RunOptions&>(options) = options.ForCalibration(config.calibration_samples);
-  Prepared prepared =
-      PrepareModel(options, config, has_plan ? report.plan.rewrites : plan::ResolveRewrites(config),
-                   passes, report);
+  Prepared prepared = PrepareModel(
+      options, config, has_plan ? report.plan.rewrites : plan::ResolveRewrites(config), report);
   report.prepared_parts = graph::MeasureParts(prepared.model);
   if (has_plan) {
     WithContext(fmt::format("plan '{}'", options.plan_file.string()),
