@@ -24,7 +24,7 @@ using weights::PackedWeight;
 
 // The most products of floats that an output of an ungrouped convolution may sum. It lets first
 // layers through, which take as long as ONNX Runtime's. Larger ones take up to twice as long where
-// the planes are small (docs/products.md).
+// the planes are small (docs/benchmarks/products.md).
 constexpr int64_t kMostFloats = 256;
 // The most channels, of a group if there are any, and the most positions of the kernel of first
 // layers and depthwise convolutions.

@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "emit/products_of_rows.h"
+#include "ops/operator_traits.h"
 #include "weights/integer_weight.h"
 
 namespace bitpress::emit {
@@ -32,9 +33,7 @@ bool HasRows(const TensorPlan& row) {
   return row.is_dynamic() && row.integer->range.kind == plan::RangeMethod::Kind::kDynamicRows;
 }
 
-bool IsTransposed(const Node& node) {
-  return node.op_type() == "Gemm" && node.GetInt("transB", 0) != 0;
-}
+bool IsTransposed(const Node& node) { return node.GetInt("transB", 0) != 0; }
 
 class DynamicQuantizer {
  public:
@@ -97,7 +96,7 @@ class DynamicQuantizer {
     std::ranges::sort(uses, {}, [](const auto& use) { return use.first; });
     for (const auto& [position, use] : uses) {
       const Node node = order[position];
-      if (node.op_type() == "LSTM") {
+      if (ops::TraitsOf(node).is_recurrent()) {
         ReplaceLstm(node, use);
       } else if (HasRows(row)) {
         ReplaceProductOfRows(node, use, CodesIn(quantized_rows, row.value, node));
@@ -159,21 +158,21 @@ class DynamicQuantizer {
   }
 
   void ReplaceProduct(const Node& node, const plan::TensorUse& use, const Codes& input) {
-    const bool is_conv = node.op_type() == "Conv";
-    Codes weight = Store(WeightOf(use, 1), node, is_conv);
+    Codes weight = Store(WeightOf(use, 1), node, ops::TraitsOf(node).is_convolution());
     model_.Replace({node}, [&] { MultiplyIntegers(node, input, weight); });
   }
 
   // Cast(XInteger(x, w)) * (x_scale * w_scale) + bias
   void MultiplyIntegers(const Node& node, const Codes& input, Codes& weight) {
-    const bool is_conv = node.op_type() == "Conv";
+    const ops::OperatorTraits& traits = ops::TraitsOf(node);
+    const bool is_conv = traits.is_convolution();
     const std::string& output = node.output(0);
     if (IsTransposed(node)) weight.codes = Transpose(weight.codes, {1, 0});
     const std::string integers = model_.FreshName(output + "_integers");
     const std::string floats = model_.FreshName(output + "_unscaled");
     const std::string scale = model_.FreshName(output + "_dynamic_scale");
     graph::NodeSpec product{Name(output, "integers"),
-                            is_conv ? "ConvInteger" : "MatMulInteger",
+                            std::string(traits.dynamic),
                             "",
                             {input.codes, weight.codes, input.zero_point, weight.zero_point},
                             {integers},
@@ -211,7 +210,9 @@ class DynamicQuantizer {
       inputs.push_back(weight.zero_point);
     }
     model_.SetOpsetImport("com.microsoft", 1);
-    graph::NodeSpec lstm{node.name(), "DynamicQuantizeLSTM", "com.microsoft", inputs, {}, {}};
+    graph::NodeSpec lstm{node.name(),     std::string(ops::TraitsOf(node).dynamic),
+                         "com.microsoft", inputs,
+                         {},              {}};
     lstm.attributes_of = node;
     lstm.dropped_attributes = {"layout"};  // 0, see plan/dynamic_rows.h
     model_.Replace(node, std::move(lstm));
@@ -274,7 +275,7 @@ class DynamicQuantizer {
       scale_dims.resize(source.dims.size() - 1, 1);
       zero_point_dims.clear();
     } else if (row.integer->granularity == plan::Granularity::kPerBlock &&
-               reader.op_type() == "LSTM") {
+               ops::TraitsOf(reader).is_recurrent()) {
       // A recurrent weight has one block for each row: [directions, 4 * hidden, 1]. Stacked
       // matrices have one for each column, [matrices, 1, columns], as MatMulInteger takes them.
       scale_dims.pop_back();

@@ -3,12 +3,12 @@
 #include <algorithm>
 #include <initializer_list>
 #include <optional>
-#include <string_view>
 
 #include "base/error.h"
 #include "emit/integer_codes.h"
 #include "graph/clean_up.h"
 #include "ops/integer_operators.h"
+#include "ops/operator_traits.h"
 
 namespace bitpress::emit {
 namespace {
@@ -17,24 +17,9 @@ using graph::Model;
 using graph::Node;
 using graph::NodeSpec;
 using graph::Use;
+using ops::OnIntegers;
 
 constexpr const char* kMicrosoft = "com.microsoft";
-
-// Operators whose elements keep their values on the way from the first input to the output.
-constexpr std::string_view kMoving[] = {"MaxPool",  "Reshape",      "Transpose",    "Flatten",
-                                        "Squeeze",  "Unsqueeze",    "Slice",        "Gather",
-                                        "Identity", "DepthToSpace", "SpaceToDepth", "Expand",
-                                        "Tile",     "ReduceMax",    "Resize"};
-// Operators of one input that are computed by tables or sums. The operator of ONNX Runtime has the
-// prefix "QLinear".
-constexpr std::string_view kUnary[] = {"GlobalAveragePool", "AveragePool", "Sigmoid", "LeakyRelu"};
-constexpr std::string_view kBinary[] = {"Add", "Mul"};
-
-template <size_t N>
-bool Contains(const std::string_view (&names)[N], const Node& node) {
-  return node.domain().empty() &&
-         std::find(std::begin(names), std::end(names), node.op_type()) != std::end(names);
-}
 
 void Append(std::vector<std::string>& list, std::vector<std::string> more) {
   list.insert(list.end(), more.begin(), more.end());
@@ -68,9 +53,9 @@ class IntegerRewriter {
 
  private:
   static bool IsKnown(const Node& node) {
-    return IsStandardOp(node, "Conv") || IsStandardOp(node, "MatMul") ||
-           IsStandardOp(node, "Gemm") || IsStandardOp(node, "Concat") || Contains(kMoving, node) ||
-           Contains(kUnary, node) || Contains(kBinary, node);
+    const ops::OperatorTraits& traits = ops::TraitsOf(node);
+    return node.domain().empty() && traits.has_integer_kernel() &&
+           (traits.is_product() || traits.on_integers != OnIntegers::kFloats);
   }
 
   // The nodes behind one whose result is quantized: those that saturation replaces, and the
@@ -107,8 +92,7 @@ class IntegerRewriter {
         between.push_back(reader);
         return Result{*codes, std::move(between)};
       }
-      const bool is_clamp = IsStandardOp(reader, "Relu") || IsStandardOp(reader, "Clip");
-      if (!is_clamp) {
+      if (ops::TraitsOf(reader).on_integers != OnIntegers::kFuses) {
         reason = "its result is read as floats";
         return std::nullopt;
       }
@@ -119,11 +103,12 @@ class IntegerRewriter {
 
   // Rewrites a node. Returns "", or the reason if the node stays.
   Reason Rewrite(const Node& node) {
-    if (IsStandardOp(node, "Conv")) return RewriteConv(node);
-    if (IsStandardOp(node, "MatMul") || IsStandardOp(node, "Gemm")) return RewriteProduct(node);
-    if (IsStandardOp(node, "Concat")) return RewriteConcat(node);
-    if (Contains(kMoving, node)) return RewriteMoving(node);
-    return RewriteElementwise(node);
+    const ops::OperatorTraits& traits = ops::TraitsOf(node);
+    if (traits.is_convolution()) return RewriteConv(node);
+    if (traits.is_matrix_product()) return RewriteProduct(node);
+    if (traits.on_integers == OnIntegers::kJoins) return RewriteConcat(node);
+    if (traits.on_integers == OnIntegers::kMoves) return RewriteMoving(node);
+    return RewriteElementwise(node, traits);
   }
 
   // Returns whether ONNX Runtime computes this pair of types.
@@ -152,7 +137,7 @@ class IntegerRewriter {
   }
 
   Reason RewriteProduct(const Node& node) {
-    const bool is_gemm = node.op_type() == "Gemm";
+    const bool is_gemm = ops::TraitsOf(node).product == ops::Product::kGemm;
     const graph::ValueInfo info = model_.InfoOf(node.input(1));
     if (!info.has_shape || info.shape.size() < 2) return "the rank of its second matrix is unknown";
     const auto rank = static_cast<int64_t>(info.shape.size());
@@ -200,11 +185,11 @@ class IntegerRewriter {
     return "";
   }
 
-  Reason RewriteElementwise(const Node& node) {
+  Reason RewriteElementwise(const Node& node, const ops::OperatorTraits& traits) {
     if (std::string why = ops::WhyNoIntegerForm(node); !why.empty()) return why;
-    NodeSpec spec{node.name(), "QLinear" + node.op_type(), kMicrosoft, {}, {}, {}};
+    NodeSpec spec{node.name(), std::string(traits.qoperator), kMicrosoft, {}, {}, {}};
     DataType type = DataType::kUndefined;
-    for (size_t i = 0; i < (Contains(kBinary, node) ? 2 : 1); ++i) {
+    for (size_t i = 0; i < std::min(traits.num_operands, node.num_inputs()); ++i) {
       const std::optional<IntegerCodes> x = ActivationCodes(model_, node.input(i));
       if (!x || (i > 0 && x->type != type)) return "its data are not codes of one type of 8 bits";
       type = x->type;
@@ -217,9 +202,8 @@ class IntegerRewriter {
     Append(spec.inputs, {y->codes.scale, y->codes.zero_point});
     CopyAttributes(node, {"auto_pad"}, {"kernel_shape", "pads", "strides"},
                    {"ceil_mode", "count_include_pad"}, spec);
-    if (node.op_type() == "LeakyRelu") {
-      spec.attributes.emplace_back("alpha", node.GetFloat("alpha", 0.01F));
-    }
+    if (node.HasAttribute("alpha"))
+      spec.attributes.emplace_back("alpha", node.GetFloat("alpha", 0));
     Replace(node, *y, std::move(spec));
     return "";
   }
@@ -255,9 +239,7 @@ class IntegerRewriter {
     const std::optional<IntegerCodes> x = ActivationCodes(model_, node.input(0));
     if (!x) return "its data are other codes than 8 bits";
     if (node.num_outputs() > 1) return "it has further results";
-    if (node.op_type() == "Resize" && node.GetString("mode", "nearest") != "nearest") {
-      return "it interpolates";
-    }
+    if (!ops::MovesElements(node)) return "it interpolates";
     Reason reason;
     const std::optional<Result> y = ResultOf(node, reason);
     if (!y) return reason;

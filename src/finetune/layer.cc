@@ -12,7 +12,7 @@
 #include "base/error.h"
 #include "base/mapped_memory.h"
 #include "kernels/half.h"
-#include "ops/compute_ops.h"
+#include "ops/operator_traits.h"
 
 namespace bitpress::finetune {
 namespace {
@@ -210,7 +210,7 @@ LinearLayer DescribeReading(const Model& model, const plan::NodeIndex& index,
   const auto input = static_cast<size_t>(use.input);
   if (!node.domain().empty() ||
       (node.op_type() != "Conv" && node.op_type() != "ConvTranspose" && node.op_type() != "Gemm" &&
-       node.op_type() != "MatMul" && !ops::IsRecurrent(node))) {
+       node.op_type() != "MatMul" && !ops::TraitsOf(node).is_recurrent())) {
     throw LeftOut{fmt::format("a weight of {} has no linear map here", node.op_type())};
   }
   for (auto owner = model.Owner(node); owner; owner = model.Owner(*owner)) {
@@ -231,7 +231,7 @@ LinearLayer DescribeReading(const Model& model, const plan::NodeIndex& index,
   layer.weight = row.value;
   layer.readings = {{use.node, 0, "", node.output(0)}};
   layer.row = &row;
-  if (ops::IsRecurrent(node)) {
+  if (ops::TraitsOf(node).is_recurrent()) {
     DescribeRecurrent(model, node, input, num_readings, weight.dims, layer);
     return layer;
   }

@@ -5,9 +5,11 @@
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
+#include "base/fields.h"
 #include "graph/model.h"
 #include "graph/narrow_to_half.h"
 #include "graph/pass.h"
@@ -41,6 +43,10 @@ struct OptimizerReport {
   // than what they are computed from.
   std::vector<std::string> kept_computed;
 };
+constexpr auto FieldsOf(const OptimizerReport*) {
+  return std::tuple(Field{"undone", &OptimizerReport::undone},
+                    Field{"kept_computed", &OptimizerReport::kept_computed});
+}
 
 // What became FLOAT16.
 struct NarrowReport {
@@ -50,6 +56,18 @@ struct NarrowReport {
   graph::NarrowedConstants constants;
   bool was_half = false;  // the network has FLOAT16 values already, and stays as it is
 };
+constexpr auto FieldsOf(const NarrowReport*) {
+  using Report = NarrowReport;
+  return std::tuple(
+      Field{"num_half_nodes", &Report::num_half_nodes},
+      ComputedField{"num_constants",
+                    [](const Report& report) { return report.constants.num_constants; }},
+      ComputedField{"num_clipped",
+                    [](const Report& report) { return report.constants.num_clipped; }},
+      ComputedField{"num_vanished",
+                    [](const Report& report) { return report.constants.num_vanished; }},
+      Field{"kept", &Report::kept});
+}
 
 // What became of a model.
 struct RewriteReport {
@@ -61,6 +79,12 @@ struct RewriteReport {
   size_t num_widened = 0;  // FLOAT16 constants, inputs and outputs of a network that became FLOAT
   std::vector<graph::PassResult> passes;  // those that ran
 };
+constexpr auto FieldsOf(const RewriteReport*) {
+  return std::tuple(Field{"fixed_inputs", &RewriteReport::fixed_inputs},
+                    Field{"optimizer", &RewriteReport::optimizer},
+                    Field{"num_widened", &RewriteReport::num_widened},
+                    Field{"narrowed", &RewriteReport::narrowed});
+}
 
 // Loads a model, checks it and makes it ready to be planned: cleaned up, shapes inferred, equalized
 // and rotated if wished. The same file and options give the same model, so that plans and

@@ -6,6 +6,7 @@
 
 #include "base/atomic_file.h"
 #include "base/error.h"
+#include "base/fields_json.h"
 #include "deploy/check_process.h"
 #include "graph/clean_up.h"
 #include "graph/model.h"
@@ -64,14 +65,9 @@ OptimizeReport OptimizeForMachine(const OptimizeOptions& options) {
 }
 
 nlohmann::ordered_json ToJson(const OptimizeReport& report) {
-  return {{"bitpress_optimization", 1},
-          {"machine", report.machine},
-          {"input_bytes", report.input_bytes},
-          {"output_bytes", report.output_bytes},
-          {"num_reorders_removed", report.reorders.num_removed},
-          {"num_quantizers_moved", report.reorders.num_quantizers},
-          {"num_quantizers_left", report.reorders.num_left},
-          {"why_not_checked", report.why_not_checked}};
+  nlohmann::ordered_json json = {{"bitpress_optimization", 1}};
+  json.update(FieldsToJson(report));
+  return json;
 }
 
 }  // namespace bitpress::tasks

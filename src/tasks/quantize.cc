@@ -135,7 +135,7 @@ QuantizeReport Quantize(const QuantizeOptions& given) {
   if (!is_far) return report;
   std::optional<ChangingPass> changing = FindChangingPass(options, report.plan.rewrites);
   // A plan and a calibration name the values of the model as that pass made it.
-  if (changing && options.plan_file.empty() && options.calibration.empty()) {
+  if (changing && !options.has_plan() && options.calibration.empty()) {
     QuantizeOptions without = options;
     without.disabled_passes.insert(changing->pass);
     report = QuantizeOnce(without);

@@ -6,13 +6,15 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <tuple>
 #include <vector>
 
+#include "base/fields.h"
 #include "graph/model.h"
 #include "kernels/pair_saturation.h"
 #include "ops/integer_kernels.h"
 
-namespace bitpress::evaluate {
+namespace bitpress::processors {
 
 // An operator that multiplies uint8 activations by a constant int8 weight. It is an operator on
 // codes, such as QLinearConv, or a Conv, Gemm or MatMul between DequantizeLinear and
@@ -36,12 +38,20 @@ std::vector<IntegerProduct> SaturatingKernels(const graph::Model& model);
 
 // A node with pairs that can saturate.
 struct SaturatingNode {
-  std::string name;  // name of the node, or of its first output if it has none
+  std::string name;
   std::string op_type;
-  uint64_t num_pairs = 0;      // pairs of weights that can saturate
-  uint64_t num_all_pairs = 0;  // all pairs of its weights
+  uint64_t num_pairs = 0;
+  uint64_t num_all_pairs = 0;
 };
+constexpr auto FieldsOf(const SaturatingNode*) {
+  return std::tuple(
+      Field{"name", &SaturatingNode::name,
+            "The name of the node, or of its first output if it has none."},
+      Field{"op_type", &SaturatingNode::op_type},
+      Field{"num_pairs", &SaturatingNode::num_pairs, "Pairs of weights that can saturate."},
+      Field{"num_all_pairs", &SaturatingNode::num_all_pairs, "All pairs of its weights."});
+}
 // Returns the nodes of a model with pairs that can saturate, in graph order.
 std::vector<SaturatingNode> FindSaturatingNodes(const graph::Model& model);
 
-}  // namespace bitpress::evaluate
+}  // namespace bitpress::processors

@@ -11,13 +11,19 @@
 #include <utility>
 #include <vector>
 
-namespace bitpress::evaluate {
+#include "base/words.h"
+
+namespace bitpress::processors {
 
 // The way in which a processor adds the products of uint8 activations and int8 weights.
 enum class ProcessorKind {
   kExact,       // in 32 bits, as x86 with VNNI and all other processors do
   kSaturating,  // pairs of products in saturating 16 bits, as x86 without VNNI does
 };
+
+inline constexpr std::array<std::pair<std::string_view, ProcessorKind>, 2> kProcessorKindWords{
+    {{"exact", ProcessorKind::kExact}, {"saturating", ProcessorKind::kSaturating}}};
+constexpr Words<ProcessorKind> FieldWords(const ProcessorKind*) { return kProcessorKindWords; }
 
 // Returns the kind of this machine. Runs a small product in ONNX Runtime to find out.
 ProcessorKind ThisProcessor();
@@ -51,4 +57,4 @@ struct SimulatedModel {
 SimulatedModel SimulateProducts(const std::filesystem::path& model, ProcessorKind kind,
                                 const std::filesystem::path& out);
 
-}  // namespace bitpress::evaluate
+}  // namespace bitpress::processors

@@ -1,4 +1,4 @@
-#include "evaluate/simulate_products.h"
+#include "processors/simulate_products.h"
 
 #include <algorithm>
 #include <initializer_list>
@@ -8,12 +8,12 @@
 
 #include "base/error.h"
 #include "base/words.h"
-#include "evaluate/integer_products.h"
 #include "graph/model.h"
+#include "processors/integer_products.h"
 #include "runtime/optimize.h"
 #include "runtime/pair_sums.h"
 
-namespace bitpress::evaluate {
+namespace bitpress::processors {
 namespace {
 
 using graph::Model;
@@ -322,4 +322,4 @@ SimulatedModel SimulateProducts(const std::filesystem::path& path, ProcessorKind
   return result;
 }
 
-}  // namespace bitpress::evaluate
+}  // namespace bitpress::processors
