@@ -1,5 +1,10 @@
-#include "rewrite/lower_einsum.h"
-
+// Pass lower-einsum: replaces each Einsum that multiplies an activation with a constant, and is a
+// matrix product, by a MatMul: "abc,cd->abd", and with Transpose and Reshape around it
+// "btd,dnh->btnh" and the like, as exporters of Flax and Keras write projections. Plans then treat
+// the constant as any other weight. The MatMul has the name of the Einsum, and the constant keeps
+// its name unless other nodes read it, too. An Einsum stays if it has a label in all three terms (a
+// product of stacked matrices), one that only one term has, or one twice, or if the terms have an
+// ellipsis.
 #include <algorithm>
 #include <cstring>
 #include <optional>
@@ -9,6 +14,7 @@
 #include <vector>
 
 #include "base/tensor.h"
+#include "rewrite/passes.h"
 
 namespace bitpress::rewrite {
 namespace {
@@ -221,8 +227,7 @@ class Lowering {
   const Product& product_;
 };
 
-}  // namespace
-
+// Returns the number of nodes that were replaced.
 size_t LowerEinsum(Model& model) {
   size_t num_nodes = 0;
   for (const Node& node : model.AllNodes()) {
@@ -234,5 +239,9 @@ size_t LowerEinsum(Model& model) {
   if (num_nodes > 0) model.InferShapes();
   return num_nodes;
 }
+
+}  // namespace
+
+const PreparePass kLowerEinsum = CleanUp<LowerEinsum>("lower-einsum", Optimizes);
 
 }  // namespace bitpress::rewrite

@@ -1,5 +1,5 @@
-#include "rewrite/narrow_network.h"
-
+// Pass narrow-to-half: makes a FLOAT network one of FLOAT16, the preset FP16. This file decides
+// which operators keep FLOAT; graph/narrow_to_half.h does the work.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -11,6 +11,8 @@
 
 #include "ops/operator_traits.h"
 #include "plan/name_pattern.h"
+#include "rewrite/infer_types.h"
+#include "rewrite/passes.h"
 
 namespace bitpress::rewrite {
 namespace {
@@ -254,8 +256,9 @@ bool HasHalf(const graph::Model& model) {
          std::ranges::any_of(model.InputNames(), is_half);
 }
 
-}  // namespace
-
+// Keeps FLOAT where the wish or the operator says so (ops/operator_traits.h), where constants are
+// too small, in what computes whole numbers, angles and logarithms, and between such operators.
+// REQUIRES: types are inferred.
 NarrowReport NarrowNetwork(graph::Model& model, const plan::HalfWish& wish) {
   NarrowReport report;
   report.was_half = HasHalf(model);
@@ -272,5 +275,18 @@ NarrowReport NarrowNetwork(graph::Model& model, const plan::HalfWish& wish) {
   report.constants = graph::NarrowToHalf(model, chooser.kept());
   return report;
 }
+
+}  // namespace
+
+const PreparePass kNarrowToHalf{
+    .name = "narrow-to-half",
+    .run = [](graph::Model& model, PrepareState& state) -> graph::PassResult {
+      state.report.narrowed = NarrowNetwork(model, *state.options.rewrites.half);
+      InferTypes(model);
+      return !state.report.narrowed->was_half;
+    },
+    .is_wanted = [](const graph::Model&,
+                    const PrepareState& state) { return state.options.rewrites.half.has_value(); },
+    .is_exact = false};
 
 }  // namespace bitpress::rewrite

@@ -21,6 +21,7 @@
 #include "runtime/machine.h"
 #include "tasks/cache_scales.h"
 #include "tasks/calibrate.h"
+#include "tasks/passes.h"
 #include "tasks/plan.h"
 #include "tasks/shared_work.h"
 #include "tasks/smooth.h"
@@ -107,15 +108,14 @@ PreparedModel Prepare(const QuantizeOptions& options, const plan::Rewrites& rewr
 }
 
 Prepared PrepareModel(const QuantizeOptions& options, const plan::QuantConfig& config,
-                      const plan::Rewrites& rewrites, graph::PassRunner& passes,
-                      QuantizeReport& report) {
+                      const plan::Rewrites& rewrites, QuantizeReport& report) {
   PreparedModel made = Prepare(options, rewrites);
   report.already_quantized = std::move(made.already_quantized);
   report.input_parts = made.input_parts;
   report.input_bytes = made.input_bytes;
   report.rewritten = std::move(made.rewritten);
   Prepared prepared{std::move(made.model), std::nullopt};
-  if (!config.smooth_quant) return prepared;
+  if (!config.smooth_quant || options.disabled_passes.contains(kSmoothPass)) return prepared;
   const auto smooth = [&](graph::Model& model) {
     if (!options.calibration.empty()) {
       prepared.table = LoadTable(model, rewrites, options.calibration);
@@ -131,7 +131,7 @@ Prepared PrepareModel(const QuantizeOptions& options, const plan::QuantConfig& c
     return !report.smoothed->smoothed.empty();
   };
   WithContext(fmt::format("'{}'", options.model.string()),
-              [&] { passes.Run(prepared.model, {.name = "smooth", .run = smooth}); });
+              [&] { graph::RunPass(prepared.model, kSmoothPass, smooth); });
   return prepared;
 }
 
@@ -161,8 +161,7 @@ plan::ResolvedPlan Resolve(plan::QuantPlan plan, Prepared& prepared, const Quant
 
 }  // namespace
 
-ResolvedModel ResolveModel(const QuantizeOptions& given, graph::PassRunner& passes,
-                           ThreadPool& pool, QuantizeReport& report) {
+ResolvedModel ResolveModel(const QuantizeOptions& given, ThreadPool& pool, QuantizeReport& report) {
   QuantizeOptions options = given;
   options.samples.shard = {};
   const bool has_plan = options.has_plan();
@@ -170,9 +169,8 @@ ResolvedModel ResolveModel(const QuantizeOptions& given, graph::PassRunner& pass
   if (has_plan && options.change_plan) options.change_plan(report.plan.config);
   const plan::QuantConfig& config = has_plan ? report.plan.config : options.config;
   static_cast<RunOptions&>(options) = options.ForCalibration(config.calibration_samples);
-  Prepared prepared =
-      PrepareModel(options, config, has_plan ? report.plan.rewrites : plan::ResolveRewrites(config),
-                   passes, report);
+  Prepared prepared = PrepareModel(
+      options, config, has_plan ? report.plan.rewrites : plan::ResolveRewrites(config), report);
   report.prepared_parts = graph::MeasureParts(prepared.model);
   if (has_plan) {
     WithContext(fmt::format("plan '{}'", options.plan_file.string()),
