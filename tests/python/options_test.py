@@ -2,6 +2,7 @@
 
 import inspect
 
+import onnx
 import pytest
 
 import bitpress
@@ -54,3 +55,6 @@ def test_options_reach_the_model(tmp_path, conv_path):
     path = tmp_path / "out.onnx"
     bitpress.quantize(conv_path, path, "MX6", disable_pass=["add-portable-functions"], as_is=True, external_data=True)
     assert (tmp_path / "out.onnx.data").exists()
+    for opset in (0, 21):
+        bitpress.quantize(conv_path, path, "MX6", opset=opset)
+        assert (onnx.load(path, load_external_data=False).opset_import[0].version == 21) == (opset == 21)
