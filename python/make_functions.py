@@ -51,6 +51,7 @@ def main() -> None:
     import _native  # type: ignore[import-not-found]
 
     text = expanded(arguments.template.read_text(encoding="utf-8"), _native.list_options())
+    arguments.output.unlink(missing_ok=True)  # an earlier build had a link to a source there
     arguments.output.write_text(text, encoding="utf-8")
 
 

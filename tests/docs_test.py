@@ -137,6 +137,63 @@ def helps(bitpress):
     return {name: bitpress.ok(name, "--help") for name in re.findall(r"^  ([a-z]+) {2,}", overview.partition("Subcommands:")[2], re.MULTILINE)}
 
 
+def sections(text):
+    """The text in front of the first heading of the second level, and that of each section behind it."""
+    return re.split(r"^## ", text, flags=re.MULTILINE)
+
+
+def unexplained_tables(text):
+    """The headings of the sections with a table and without a date, a machine or a command, which may also stand in front of all sections."""
+    first, *others = sections(text)
+    date, machine, command = r"20\d\d-\d\d-\d\d", r"AMD|Intel|NVIDIA|x86|Arm|QEMU", r"`[^`]*(?:bitpress |\./dev |\.py|/measure/)|^```sh"
+    return [section.splitlines()[0] for section in others if re.search(r"^\|", section, re.MULTILINE) and not all(
+        re.search(wanted, first + section, re.MULTILINE) for wanted in (date, machine, command))]
+
+
+def test_tables_of_measurements_have_date_machine_and_command():
+    measured = "# T\n\n## A\n\n*2026-11-21, x86; `bitpress inspect`*\n\n| a |\n|---|\n| 1 |\n"
+    assert unexplained_tables(measured + "\n## B\n\nno table\n") == []
+    for needed in ("2026-11-21", "x86", "`bitpress inspect`"):
+        assert unexplained_tables(measured.replace(needed, "")) == ["A"]
+    pages = [page for page in PAGES if page.parent.name == "benchmarks" and page.name != "index.md"]
+    assert len(pages) > 10 and {page.name: unexplained_tables(page.read_text(encoding="utf-8")) for page in pages} == {page.name: [] for page in pages}
+
+
+def test_measurements_stand_in_the_benchmarks_only():
+    """A date tells a measurement or a revision from a fact: pages for users have facts."""
+    pages = [page for page in (ROOT / "docs").rglob("*.md") if page.parent.name != "benchmarks"]
+    dated = r"\b20\d\d-\d\d-\d\d\b|\b(?:January|February|March|April|June|July|August|September|October|November|December) 20\d\d\b"
+    assert not [f"{name_of(page)}: {line}" for page in pages for line in page.read_text(encoding="utf-8").splitlines() if re.search(dated, line)]
+
+
+def test_pages_use_the_words_of_the_field():
+    """Request, validation, training, kernel family, repair and entry point are known to a newcomer; these words are not."""
+    words = r"\b(?:wish(?:ed|es)?|judg(?:e|es|ed|ing|ement)|teach(?:es)?|taught|kin|hears?|heard|mends?|mended|door|codes meet)\b"
+    pages = [page for page in PAGES if page.name != "reference_cli.md"]  # made of the program's texts
+    assert not [f"{name_of(page)}: {line}" for page in pages for line in prose(page).splitlines() if re.search(words, line)]
+
+
+def test_headings_of_tables_are_not_empty():
+    empty = r"^\|(?:.*\|)? *\|.*\n\|[-|: ]+\|$"
+    assert re.search(empty, "| | a |\n|---|---|\n", re.MULTILINE) and re.search(empty, "| a | |\n|---|---|\n", re.MULTILINE)
+    assert not re.search(empty, "| a | b |\n|---|---|\n| c | |\n", re.MULTILINE)
+    assert not [f"{name_of(page)}: {found[0]}" for page in PAGES for found in re.finditer(empty, page.read_text(encoding="utf-8"), re.MULTILINE)]
+
+
+def test_a_script_puts_its_table_into_a_page(tmp_path):
+    page = tmp_path / "page.md"
+    page.write_text("# T\n\n<!-- table: a -->\n*old*\n\n| x |\n|---|\n| 1 |\n\nbehind\n\n| y |\n|---|\n| 2 |\n")
+    command = [sys.executable, str(ROOT / "tools" / "measure" / "put_table.py"), str(page)]
+    printed = "said\n\n| z |\n|---|\n| 3 |\n\n- a note\n"
+    assert subprocess.run([*command, "a"], input=printed, capture_output=True, text=True, check=True).stdout == printed
+    found = page.read_text()
+    assert re.sub(r"\*20.* cores\*", "*LINE*", found) == (
+        "# T\n\n<!-- table: a -->\n*LINE*\n\n| z |\n|---|\n| 3 |\n\nbehind\n\n| y |\n|---|\n| 2 |\n")
+    for name, text in (("b", printed), ("a", "no table\n")):
+        result = subprocess.run([*command, name], input=text, capture_output=True, text=True, check=False)
+        assert result.returncode == 1 and str(page) in result.stderr and page.read_text() == found
+
+
 @pytest.mark.quick
 def test_commands_exist_with_their_options(helps):
     presets = set(re.search(r"^Presets: (.*)$", helps["quantize"], re.MULTILINE)[1].split())

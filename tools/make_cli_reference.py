@@ -16,10 +16,11 @@ from typing import List
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "reference_cli.md"
 HEAD = """# The command line
 
-Made from the program's help texts by `tools/make_cli_reference.py`; `bitpress COMMAND --help` prints the same.
+This page lists every command and option, for people who look one up. `tools/make_cli_reference.py` makes it from the program's help texts;
+`bitpress COMMAND --help` prints the same.
 """
-# Sections whose lines are a name and, behind it or further to the right in the lines below, its text.
-LISTS = ("Positionals:", "Options:", "Subcommands:", "Settings (--set KEY=VALUE):")
+# Sections whose lines are a name and, behind it or further to the right in the lines below, its text; and the headings of their tables.
+LISTS = {"Positionals:": "argument", "Options:": "option", "Subcommands:": "command", "Settings (--set KEY=VALUE):": "setting, `--set KEY=VALUE`"}
 TEXT_INDENT = 6
 
 
@@ -46,7 +47,7 @@ def table(title: str, lines: List[str]) -> List[str]:
         else:
             name, _, text = line.strip().partition("  ")
             rows.append([name, text.strip()])
-    result = [f"| {title.rstrip(':')} | |", "|---|---|"]
+    result = [f"| {LISTS[title]} | meaning |", "|---|---|"]
     for name, text in rows:
         shown = f"[`{name}`](#bitpress-{name})" if title == "Subcommands:" else code(name)
         result.append(f"| {shown} | {cell(text.strip())} |")

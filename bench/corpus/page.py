@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Writes docs/corpus.md out of the results of measure.py, so that nobody copies a number by hand.
+"""Writes docs/benchmarks/corpus.md out of the results of measure.py, so that nobody copies a number by hand.
 
     python page.py [--cache DIR] [--out FILE]
 
-What was not measured yet stands in the page as such. Whoever mends a fault measures its row again (measure.py --again faults) and then
-runs this.
+What was not measured yet stands in the page as such. After a fault is repaired, measure its row again (measure.py --again faults) and run
+this.
 """
 
 import argparse
@@ -31,17 +31,19 @@ HEAD = """# Many real networks
 
 This page shows what {count} real networks out of {packages} packages become in up to {configurations} configurations: whether the file is
 written, loads, runs, how large it is, and how close it is to the float network. It is for people who want to know whether Bitpress
-takes their kind of network, and for those who change the code. [Networks of other kinds](real_models.md) explains single numbers.
+takes their kind of network, and for those who change the code. [Integers](integers.md#what-stays-float-in-int8) explains single numbers.
 
-`bench/corpus/measure.py` measures, `bench/corpus/page.py` writes this page; `bench/corpus/README.md` says how to run them:
+`bench/corpus/measure.py` measures, `bench/corpus/tuning.py` measures fine-tuning, and `bench/corpus/page.py` writes this page
+(`bench/corpus/README.md` says how to run them). Figures are those of [the defaults of their day](index.md#defaults-since-then).
 
 ```sh
 build/corpus/venv/bin/python bench/corpus/measure.py
+build/corpus/venv/bin/python bench/corpus/tuning.py
 build/corpus/venv/bin/python bench/corpus/page.py
 ```
 
-Every quantizing and every judging is a process of its own with a limit of time and memory, so that a crash is an entry of the
-table. Samples for calibration and for judging share no photo, recording, molecule or text. Each result runs with the operator
+Quantizing and measuring are processes of their own with a limit of time and memory, so that a crash is an entry of the
+table. Samples for calibration and for measuring share no photo, recording, molecule or text. Each result runs with the operator
 library and without it; models of ONNX Runtime's own tool (`ORT`: per channel, by its defaults) run without. Missing are {missing} of
 {wanted} results ({dot}).
 
@@ -61,7 +63,7 @@ RULES = """
 Faults are errors, crashes, time-outs, models that do not load or run, other shapes of outputs, files larger than the float one
 (by more than the 4 kB of a recorded configuration), outputs with 0 dB or less, more than 1 dB between the results with and without the
 operator library, and an `INT8` below both 20 dB and the decibels of `INT8_DYNAMIC` less 3. The decibels of `piper` say nothing: it
-rounds durations, so that any change moves the sound that follows. `piper_decoder`, the part behind the durations, is judged for it.
+rounds durations, so that any change moves the sound that follows. `piper_decoder`, the part behind the durations, stands for it.
 """
 FAR = """
 These are no faults, but farther from the float network than the others (less than {db:.0f} dB in one of {names}):
@@ -76,9 +78,9 @@ that quantizing took. **Bold** cells have a fault.
 TUNING = """
 ## Fine-tuned with few samples
 
-`bench/corpus/tuning.py` measures what [fine-tuning](finetuning.md) does with {counts} samples: SQNR of the worst float output in dB,
-untuned → tuned, or one number where every layer stays as rounded. Other samples judge. **Bold** cells are faults: the worst output lost
-more than {allowed} dB.
+`bench/corpus/tuning.py` measures what [fine-tuning](../finetuning.md) does with {counts} samples: SQNR of the worst float output in dB,
+untuned → tuned, or one number where every layer stays as rounded. Other samples validate. **Bold** cells are faults: the worst output
+lost more than {allowed} dB.
 """
 
 
@@ -207,7 +209,7 @@ def machine():
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--cache", type=Path, default=CACHE, metavar="DIR", help="that of measure.py (default: build/corpus)")
-    parser.add_argument("--out", type=Path, default=ROOT / "docs" / "corpus.md", metavar="FILE", help="default: docs/corpus.md")
+    parser.add_argument("--out", type=Path, default=ROOT / "docs" / "benchmarks" / "corpus.md", metavar="FILE", help="default: docs/benchmarks/corpus.md")
     arguments = parser.parse_args()
     everything = results_in(arguments.cache.absolute())
     rows = [result for results in everything.values() for result in results.values()]

@@ -5,7 +5,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 
-# The order is that in which people read: who deploys a model (Guides, From other tools), who compares formats (Formats, Measured),
+# The order is that in which people read: who deploys a model (Guides, From other tools), who compares formats (Formats, Benchmarks),
 # then what everyone looks up (Reference), and who changes the code (Inside). It stands here because a code host would show it as
 # text if it stood in index.md, where Sphinx looks for it.
 NAVIGATION = {
@@ -41,12 +41,22 @@ NAVIGATION = {
         "MXFP8, MXFP6, MXFP4": "formats/mxfp",
         "MXINT8": "formats/mxint8",
     },
-    "Measured": {
-        "Accuracy": "accuracy",
-        "Networks of other kinds": "real_models",
-        "Many real networks": "corpus",
-        "Side by side": "peers",
-        "Speed": "speed",
+    "Benchmarks": {
+        "How to read them": "benchmarks/index",
+        "Accuracy": "benchmarks/accuracy",
+        "Many real networks": "benchmarks/corpus",
+        "Side by side": "benchmarks/peers",
+        "Integers": "benchmarks/integers",
+        "Weights and tables": "benchmarks/weights",
+        "Fine-tuning": "benchmarks/finetuning",
+        "Mixed precision": "benchmarks/mixed_precision",
+        "Language models": "benchmarks/language_models",
+        "Speed": "benchmarks/speed",
+        "Products from codes": "benchmarks/products",
+        "Sizes and loading": "benchmarks/packed_models",
+        "Calibration": "benchmarks/calibration",
+        "Many workers": "benchmarks/scale_out",
+        "CUDA": "benchmarks/cuda",
     },
     "Reference": {
         "Command line": "reference_cli",

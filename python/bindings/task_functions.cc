@@ -275,7 +275,7 @@ evaluate::EvaluationReport Evaluate(const Path& model, const std::optional<Path>
                                     size_t num_threads, nb::object progress) {
   Work work(std::move(progress));
   tasks::EvaluateOptions options;
-  options.processor = evaluate::ParseProcessor(processor);
+  options.processor = processors::ParseProcessor(processor);
   options.model = model;
   options.reference = reference.value_or(Path());
   options.output = output.value_or(Path());

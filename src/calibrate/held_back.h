@@ -5,8 +5,10 @@
 
 #include <cstdint>
 #include <string>
+#include <tuple>
 #include <vector>
 
+#include "base/fields.h"
 #include "calibrate/calibrate.h"
 #include "plan/quant_plan.h"
 
@@ -15,10 +17,18 @@ namespace bitpress::calibrate {
 // An activation whose range does not hold for the samples held back.
 struct Unrepresented {
   std::string value;
-  double outside_share = 0;  // share of its elements outside the range of the other samples
-  // Growth of its rounding error, in dB, if the range follows from the others instead of from all.
+  double outside_share = 0;
   double lost_db = 0;
 };
+constexpr auto FieldsOf(const Unrepresented*) {
+  return std::tuple(
+      Field{"value", &Unrepresented::value},
+      Field{"outside_share", &Unrepresented::outside_share,
+            "Share of its elements outside the range of the other samples, 0 to 1."},
+      Field{"lost_db", &Unrepresented::lost_db,
+            "Growth of its rounding error in dB if the range follows from the others instead of "
+            "from all."});
+}
 
 struct HeldBackReport {
   uint64_t num_held_back = 0;
@@ -26,6 +36,13 @@ struct HeldBackReport {
   size_t num_values = 0;                   // activations that were compared
   std::vector<Unrepresented> values = {};  // the worst comes first
 };
+constexpr auto FieldsOf(const HeldBackReport*) {
+  return std::tuple(
+      Field{"num_held_back", &HeldBackReport::num_held_back},
+      Field{"num_samples", &HeldBackReport::num_samples, "With those held back."},
+      Field{"num_values", &HeldBackReport::num_values, "Activations that were compared."},
+      Field{"outside", &HeldBackReport::values, "The worst comes first."});
+}
 
 // Compares the ranges that a plan's integer activations get from the other samples with those from
 // `all`. An activation is reported if its rounding error in the samples held back grows by more

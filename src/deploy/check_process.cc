@@ -13,6 +13,7 @@
 #include "base/byte_stream.h"
 #include "base/child_process.h"
 #include "base/error.h"
+#include "base/fields_json.h"
 #include "base/messages.h"
 #include "base/scratch_folder.h"
 #include "base/text.h"
@@ -132,13 +133,13 @@ Json Answer(const fs::path& folder, const Json& request) {
   options.given = request.at("given").get<std::string>();
   options.wanted_db = request.at("wanted_db").get<double>();
   options.on_checked = [&](const TargetReport& report) {
-    Tell(folder / kAnswer, Dump(ToJson(report)));
+    Tell(folder / kAnswer, Dump(FieldsToJson(report, NonFinite::kText)));
   };
   options.on_stage = [&](std::string_view stage) { Tell(folder / kStage, stage); };
   try {
     const TargetReport report =
         CheckTarget(request.at("model").get<std::string>(), samples, options);
-    if (!memory || !IsLackOfMemory(report.error)) return ToJson(report);
+    if (!memory || !IsLackOfMemory(report.error)) return FieldsToJson(report, NonFinite::kText);
   } catch (const std::bad_alloc&) {
   }
   return {{"why_not", fmt::format("the check needs more memory than the {} that are free",
@@ -181,7 +182,7 @@ CheckOutcome CheckInProcess(const CheckRequest& request) {
   if (!fs::exists(folder.path() / kAnswer, error)) return WithoutAnswer(end, folder.path());
   const Json answer = Json::parse(ReadFile(folder.path() / kAnswer));
   if (answer.contains("why_not")) return {std::nullopt, answer["why_not"].get<std::string>()};
-  return {TargetReportFromJson(answer), ""};
+  return {FieldsFromJson<TargetReport>(answer), ""};
 }
 
 void AnswerCheck(const fs::path& folder) {

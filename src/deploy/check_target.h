@@ -11,8 +11,10 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <vector>
 
+#include "base/fields.h"
 #include "base/tensor.h"
 #include "deploy/closeness.h"
 #include "deploy/speed.h"
@@ -23,46 +25,74 @@ namespace bitpress::deploy {
 
 // An operator that computes in float, of the graph that ONNX Runtime made of the model.
 struct FloatNode {
-  std::string name;  // name of the node, or of its first output if it has none
+  std::string name;
   std::string op_type;
-  std::string reason;  // reason why it does not compute on integers
+  std::string reason;
 };
+constexpr auto FieldsOf(const FloatNode*) {
+  return std::tuple(Field{"name", &FloatNode::name,
+                          "The name of the node, or of its first output if it has none."},
+                    Field{"op_type", &FloatNode::op_type},
+                    Field{"reason", &FloatNode::reason, "Why it does not compute on integers."});
+}
 
 // The results of CheckTarget.
 struct TargetReport {
-  std::string runtime;  // "ONNX Runtime 1.31.1"
+  std::string runtime;
   bool is_loaded = false;
   bool is_run = false;
-  // No sample was given. The model ran on a few tokens if it takes tokens, else on zeros and noise,
-  // with unknown dimensions as 1.
   bool is_made_up = false;
-  std::string error;  // error of loading or running; "" if there was none
-  // The end of the process that checked, "signal 6 (Aborted)"; "" if it ended as it should.
+  std::string error;
   std::string crash;
-  // The objection of ONNX's checker, with types and shapes inferred; "" if it has none.
   std::string checker_error;
-  // The operators were counted and described.
   bool is_described = false;
-  // Number of operators on integers by type: "QLinearConv" -> 49. Operators that only move codes
-  // count under their own name.
   std::map<std::string, size_t> integer_operators;
-  // Operators that compute in float although they multiply or read dequantized values. Empty if the
-  // model holds no integers.
   std::vector<FloatNode> float_nodes;
-  // The difference to another kind of processor, on the sample.
   evaluate::ProcessorReport processor;
-  // The closeness to the model that this one was made of. Nothing: that was not asked for.
   std::optional<Closeness> closeness;
-  // The time over that of the model that this one was made of. Nothing: that was not asked for, or
-  // not possible.
   std::optional<Speed> speed;
-  // Nothing: the operators were not described.
   std::optional<WorkShares> work;
-  // Number of operators that only our library has: "com.amd.quark.ExtendedQuantizeLinear" -> 3.
   std::map<std::string, size_t> library_operators;
 
   size_t num_integer_nodes() const;
 };
+constexpr auto FieldsOf(const TargetReport*) {
+  return std::tuple(
+      Field{"runtime", &TargetReport::runtime, "'ONNX Runtime 1.31.1'."},
+      Field{"is_loaded", &TargetReport::is_loaded}, Field{"is_run", &TargetReport::is_run},
+      Field{"is_made_up", &TargetReport::is_made_up,
+            "No sample was given. The model ran on a few tokens if it takes tokens, else on zeros "
+            "and noise, with unknown dimensions as 1."},
+      Field{"error", &TargetReport::error,
+            "The error of loading or running. '' if there was none."},
+      Field{"crash", &TargetReport::crash,
+            "The end of the process that checked, 'signal 6 (Aborted)'. '' if it ended as it "
+            "should."},
+      Field{"checker_error", &TargetReport::checker_error,
+            "The objection of ONNX's checker, with types and shapes inferred. '' if it has none."},
+      Field{"is_described", &TargetReport::is_described,
+            "The operators were counted and described."},
+      ComputedField{"num_integer_nodes",
+                    [](const TargetReport& report) { return report.num_integer_nodes(); }},
+      Field{"integer_operators", &TargetReport::integer_operators,
+            "Number of operators on integers by type. Operators that only move codes count under "
+            "their own name."},
+      Field{"float_nodes", &TargetReport::float_nodes,
+            "Operators that compute in float although they multiply or read dequantized values. "
+            "Empty if the model holds no integers."},
+      Field{"processor", &TargetReport::processor,
+            "The difference to another kind of processor, on the sample."},
+      Field{"closeness", &TargetReport::closeness,
+            "The outputs beside those of the model that was quantized. None without samples."},
+      Field{"speed", &TargetReport::speed,
+            "The time over that of the model that was quantized. None if that was not asked for, "
+            "or not possible."},
+      Field{"work", &TargetReport::work,
+            "The shares of the products by how they are computed. None if the operators were not "
+            "described."},
+      Field{"library_operators", &TargetReport::library_operators,
+            "Number of operators that only our library has, by type with the domain."});
+}
 
 struct CheckTargetOptions {
   // Describes the operators of the graph that ONNX Runtime made of the model, and what another kind
@@ -93,7 +123,5 @@ TargetReport CheckTarget(const std::filesystem::path& model,
 
 // Returns the report in JSON: the fields above by name.
 nlohmann::ordered_json ToJson(const TargetReport& report);
-// Reads what ToJson wrote. REQUIRES: ToJson wrote it.
-TargetReport TargetReportFromJson(const nlohmann::ordered_json& json);
 
 }  // namespace bitpress::deploy

@@ -4,7 +4,6 @@
 #include <cmath>
 #include <functional>
 #include <limits>
-#include <nlohmann/json.hpp>
 #include <set>
 #include <utility>
 
@@ -168,56 +167,6 @@ bool Closeness::is_far() const {
 
 bool Closeness::has_poor_samples() const {
   return (num_runs == 1 && num_equal_runs > 0) || (num_runs > 0 && num_constant_runs == num_runs);
-}
-
-nlohmann::ordered_json ToJson(const Closeness& closeness) {
-  nlohmann::ordered_json json = {{"num_runs", closeness.num_runs},
-                                 {"num_equal_runs", closeness.num_equal_runs},
-                                 {"num_constant_runs", closeness.num_constant_runs},
-                                 {"wanted_db", closeness.wanted_db},
-                                 {"outputs", nlohmann::ordered_json::array()},
-                                 {"other_shapes", closeness.other_shapes},
-                                 {"why_not", closeness.why_not}};
-  // JSON has no infinity.
-  const auto decibels = [](double db) {
-    return std::isfinite(db) ? nlohmann::ordered_json(db) : nlohmann::ordered_json();
-  };
-  for (const OutputCloseness& output : closeness.outputs) {
-    json["outputs"].push_back(
-        {{"name", output.name},
-         {"num_values", output.num_values},
-         {"sqnr_db", decibels(output.sqnr_db)},
-         {"worst_db", decibels(output.worst_db)},
-         {"is_identical", output.sqnr_db == std::numeric_limits<double>::infinity()},
-         {"num_lost", output.num_lost},
-         {"varies", output.varies},
-         {"cosine", output.cosine}});
-  }
-  return json;
-}
-
-Closeness ClosenessFromJson(const nlohmann::ordered_json& json) {
-  Closeness closeness;
-  json.at("num_runs").get_to(closeness.num_runs);
-  json.at("num_equal_runs").get_to(closeness.num_equal_runs);
-  json.at("num_constant_runs").get_to(closeness.num_constant_runs);
-  json.at("wanted_db").get_to(closeness.wanted_db);
-  json.at("other_shapes").get_to(closeness.other_shapes);
-  json.at("why_not").get_to(closeness.why_not);
-  constexpr double kInfinity = std::numeric_limits<double>::infinity();
-  for (const auto& output : json.at("outputs")) {
-    const bool is_identical = output.at("is_identical").get<bool>();
-    const auto decibels = [&](const char* key) {
-      const double other = is_identical ? kInfinity : -kInfinity;
-      return output.at(key).is_null() ? other : output.at(key).get<double>();
-    };
-    closeness.outputs.push_back(
-        {{output.at("name"), output.at("num_values"), decibels("sqnr_db"), output.at("cosine")},
-         decibels("worst_db"),
-         output.at("num_lost"),
-         output.at("varies")});
-  }
-  return closeness;
 }
 
 }  // namespace bitpress::deploy

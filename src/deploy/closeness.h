@@ -3,12 +3,14 @@
 // because nothing was said.
 #pragma once
 
+#include <cmath>
 #include <cstddef>
-#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
+#include <tuple>
 #include <vector>
 
+#include "base/fields.h"
 #include "base/tensor.h"
 #include "evaluate/evaluate.h"
 #include "runtime/session.h"
@@ -18,27 +20,34 @@ namespace bitpress::deploy {
 // The closeness of one output. Samples count alike (MeanNoise in base/output_error.h): sqnr_db is
 // 10 log10(1 / noise), +infinity without any error and -infinity if values are lost.
 struct OutputCloseness : evaluate::OutputReport {
-  double worst_db = 0;    // of the sample with the largest noise
-  uint64_t num_lost = 0;  // values that are NaN or infinite where the given model gives numbers
-  bool varies = true;     // false: the given model gives the same for several different samples
+  double worst_db = 0;
+  uint64_t num_lost = 0;
+  bool varies = true;
 };
+constexpr auto FieldsOf(const OutputCloseness*) {
+  return std::tuple_cat(
+      FieldsOf(static_cast<const evaluate::OutputReport*>(nullptr)),
+      std::tuple(Field{"worst_db", &OutputCloseness::worst_db,
+                       "SQNR in dB of the sample with the largest noise."},
+                 Field{"num_lost", &OutputCloseness::num_lost,
+                       "Values that are NaN or infinite where the given model gives numbers."},
+                 Field{"varies", &OutputCloseness::varies,
+                       "False if the given model gives the same for several different samples."},
+                 ComputedField{"is_identical", [](const OutputCloseness& output) {
+                                 return std::isinf(output.sqnr_db) && output.sqnr_db > 0;
+                               }}));
+}
 
 // The closeness in dB that every format is expected to reach.
 inline constexpr double kLeastDb = 10;
 
 struct Closeness {
-  size_t num_runs = 0;  // runs that were compared, each of one sample or of a fixed batch
-  // Runs whose inputs are those of an earlier one; they count once, and are none of num_runs.
+  size_t num_runs = 0;
   size_t num_equal_runs = 0;
-  // Runs of num_runs in which each input of floats has one and the same value everywhere.
   size_t num_constant_runs = 0;
-  // The closeness that the formats of the model should give; outputs below it lost more.
   double wanted_db = kLeastDb;
-  // The floating-point outputs, in the order of the model.
   std::vector<OutputCloseness> outputs;
-  // Names of outputs that had another shape in a run. They are compared in the other runs only.
   std::vector<std::string> other_shapes;
-  // The reason why nothing was compared; "" if something was.
   std::string why_not;
 
   // Returns the output that is farthest off; nothing if none was compared.
@@ -48,6 +57,23 @@ struct Closeness {
   // Returns whether the samples say little: several that are all the same, or constant inputs only.
   bool has_poor_samples() const;
 };
+constexpr auto FieldsOf(const Closeness*) {
+  return std::tuple(
+      Field{"num_runs", &Closeness::num_runs,
+            "Runs that were compared, each of one sample or of a fixed batch."},
+      Field{"num_equal_runs", &Closeness::num_equal_runs,
+            "Runs whose inputs are those of an earlier one. They count once, and are none of "
+            "num_runs."},
+      Field{"num_constant_runs", &Closeness::num_constant_runs,
+            "Runs of num_runs in which each input of floats has one value everywhere."},
+      Field{"wanted_db", &Closeness::wanted_db,
+            "The SQNR in dB that the formats of the model should give. Outputs below it lost "
+            "more."},
+      Field{"outputs", &Closeness::outputs, "The floating-point outputs, in the model's order."},
+      Field{"other_shapes", &Closeness::other_shapes,
+            "Names of outputs that had another shape in a run. They are compared in the others."},
+      Field{"why_not", &Closeness::why_not, "Why nothing was compared. '' if something was."});
+}
 
 // The bytes of a model's outputs that are kept to be compared. Runs beyond that are not compared.
 inline constexpr uint64_t kMostComparedBytes = uint64_t{512} << 20;
@@ -64,9 +90,5 @@ Closeness MeasureCloseness(runtime::Session& given, const std::vector<std::vecto
                            const std::vector<std::vector<Tensor>>& outputs,
                            const std::vector<runtime::ValueDescription>& inputs,
                            const std::vector<runtime::ValueDescription>& descriptions);
-
-nlohmann::ordered_json ToJson(const Closeness& closeness);
-// Reads what ToJson wrote. REQUIRES: ToJson wrote it.
-Closeness ClosenessFromJson(const nlohmann::ordered_json& json);
 
 }  // namespace bitpress::deploy

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <nlohmann/json.hpp>
 
 namespace bitpress::deploy {
 namespace {
@@ -47,22 +46,6 @@ Speed CompareSpeed(runtime::Session& written, const std::vector<Tensor>& written
               .low_ratio = ratios[ratios.size() / 4]};
   speed.ratio = speed.seconds / std::max(speed.given_seconds, 1e-9);
   return speed;
-}
-
-nlohmann::ordered_json ToJson(const Speed& speed) {
-  return {{"num_rounds", speed.num_rounds},
-          {"seconds", speed.seconds},
-          {"given_seconds", speed.given_seconds},
-          {"ratio", speed.ratio},
-          {"low_ratio", speed.low_ratio}};
-}
-
-Speed SpeedFromJson(const nlohmann::ordered_json& json) {
-  return {.num_rounds = json.at("num_rounds").get<size_t>(),
-          .seconds = json.at("seconds").get<double>(),
-          .given_seconds = json.at("given_seconds").get<double>(),
-          .ratio = json.at("ratio").get<double>(),
-          .low_ratio = json.at("low_ratio").get<double>()};
 }
 
 }  // namespace bitpress::deploy

@@ -3,9 +3,10 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <nlohmann/json_fwd.hpp>
+#include <tuple>
 #include <vector>
 
+#include "base/fields.h"
 #include "base/tensor.h"
 #include "runtime/session.h"
 
@@ -18,23 +19,27 @@ inline constexpr double kSlower = 1.05;
 // meets both. The shortest runs are the least disturbed ones.
 struct Speed {
   size_t num_rounds = 0;
-  double seconds = 0;        // the shortest run of the written model
-  double given_seconds = 0;  // and of the given one
-  double ratio = 0;          // of these
-  double low_ratio = 0;      // what the ratios of three of four rounds exceed
+  double seconds = 0;
+  double given_seconds = 0;
+  double ratio = 0;
+  double low_ratio = 0;
 
   // Returns whether the written model is slower beyond what rounds differ in.
   bool is_slower() const { return std::min(ratio, low_ratio) > kSlower; }
 };
+constexpr auto FieldsOf(const Speed*) {
+  return std::tuple(
+      Field{"num_rounds", &Speed::num_rounds},
+      Field{"seconds", &Speed::seconds, "The shortest run of the written model."},
+      Field{"given_seconds", &Speed::given_seconds, "The shortest run of the given model."},
+      Field{"ratio", &Speed::ratio, "The first divided by the second."},
+      Field{"low_ratio", &Speed::low_ratio, "What the ratios of three of four rounds exceed."});
+}
 
 // Times both models, on the same sample, which each of them reads in its own order. It takes a
 // third of a second, or longer if one run of each does. Throws Error(kRuntime) if a model does not
 // run.
 Speed CompareSpeed(runtime::Session& written, const std::vector<Tensor>& written_inputs,
                    runtime::Session& given, const std::vector<Tensor>& given_inputs);
-
-nlohmann::ordered_json ToJson(const Speed& speed);
-// Reads what ToJson wrote. REQUIRES: ToJson wrote it.
-Speed SpeedFromJson(const nlohmann::ordered_json& json);
 
 }  // namespace bitpress::deploy

@@ -4,28 +4,32 @@
 #pragma once
 
 #include <filesystem>
-#include <nlohmann/json_fwd.hpp>
+#include <tuple>
 
+#include "base/fields.h"
 #include "graph/model.h"
 
 namespace bitpress::deploy {
 
 // Numbers of products. All of them are 0 for a model without any.
 struct WorkShares {
-  double integers = 0;  // both factors are codes
-  double codes = 0;     // floats meet the codes of weights, which are never decoded as a whole
+  double integers = 0;
+  double codes = 0;
   double floats = 0;
 
   double all() const { return integers + codes + floats; }
 };
+constexpr auto FieldsOf(const WorkShares*) {
+  return std::tuple(Field{"integers", &WorkShares::integers, "Products of two codes."},
+                    Field{"codes", &WorkShares::codes,
+                          "Products of floats with codes of weights, which are never decoded as a "
+                          "whole."},
+                    Field{"floats", &WorkShares::floats, "Products of floats."});
+}
 
 // Counts the products of a run. `graph` is the model that ran as it was loaded, without any change
 // by ONNX Runtime, and `profile` what Session::EndProfile gave for it. Throws Error(kRuntime) if
 // the profile cannot be read.
 WorkShares CountWork(const graph::Model& graph, const std::filesystem::path& profile);
-
-nlohmann::ordered_json ToJson(const WorkShares& shares);
-// Reads what ToJson wrote. REQUIRES: ToJson wrote it.
-WorkShares WorkSharesFromJson(const nlohmann::ordered_json& json);
 
 }  // namespace bitpress::deploy

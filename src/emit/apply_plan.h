@@ -1,5 +1,5 @@
 // Turns a float model into the quantized model of a plan. Call ApplyPlan once the plan is resolved.
-// This header is also the schedule of the passes in src/emit.
+// apply_plan.cc is also the schedule of the passes in src/emit.
 #pragma once
 
 #include <array>
@@ -36,7 +36,7 @@ struct ApplyOptions {
 };
 
 struct TransformReport {
-  std::vector<graph::PassReport> passes;
+  std::vector<graph::PassResult> passes;  // those that ran
   PortableFunctions portable;
   NativeOperators native;    // empty where weights are decoded, as for Target::kPortable
   IntegerOperators integer;  // IntegerForm::kQOperator
@@ -45,20 +45,8 @@ struct TransformReport {
   std::vector<std::shared_ptr<const weights::WeightStatistics>> weights;
 };
 
-// The passes of ApplyPlan, in their order.
-inline constexpr std::array<std::string_view, 12> kEmitPasses = {
-    "raise-opset",
-    "quantize-weights",
-    "insert-quantizers",
-    "quantize-caches",       // if the plan has caches of integers, unless keeps_interface
-    "dequantize-in-bodies",  // if the model has bodies
-    "quantize-dynamically",  // if the plan has dynamic rows
-    "use-native-operators",  // Target::kOnnxRuntime, Target::kBitpress: not by default
-    "look-up-rows",
-    "use-product-operators",   // if ComputesFromCodes
-    "use-integer-operators",   // IntegerForm::kQOperator
-    "add-portable-functions",  // ApplyOptions::is_portable
-    "record-config"};          // metadata that say how the model was made
+// Returns the names of the passes of ApplyPlan, in their order.
+std::vector<std::string_view> EmitPasses();
 
 // Returns whether products and convolutions compute from the codes of weights in block formats by
 // operators of our library: for Target::kBitpress, and by default if the weights are packed and the

@@ -8,8 +8,10 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <vector>
 
+#include "base/fields.h"
 #include "formats/format_spec.h"
 #include "graph/model.h"
 
@@ -43,6 +45,10 @@ struct PortableFunctions {
   std::vector<Omission> omissions;    // operators that run only with our library
   bool is_changed = false;            // functions came or went
 };
+constexpr auto FieldsOf(const PortableFunctions::Omission*) {
+  return std::tuple(Field{"op_type", &PortableFunctions::Omission::op_type},
+                    Field{"reason", &PortableFunctions::Omission::reason});
+}
 
 // Adds the functions of all our quantizers in the model, also of those in bodies of control flow.
 // Replaces older functions. A second run changes nothing. An operator gets no function if its nodes

@@ -7,9 +7,11 @@
 
 #include <cstddef>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
+#include "base/fields.h"
 #include "graph/model.h"
 
 namespace bitpress::emit {
@@ -20,6 +22,10 @@ struct IntegerOperators {
   // reason.
   std::vector<std::pair<std::string, std::string>> omissions;
 };
+constexpr auto FieldsOf(const IntegerOperators*) {
+  return std::tuple(Field{"num_nodes", &IntegerOperators::num_nodes},
+                    Field{"left", &IntegerOperators::omissions});
+}
 
 // Rewrites operators on codes of 8 bits whose activations have one scale.
 //  - A Relu or Clip is merged into the operator before it if the codes saturate at the same limits.

@@ -11,9 +11,11 @@
 #include <functional>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <utility>
 #include <vector>
 
+#include "base/fields.h"
 #include "base/thread_pool.h"
 #include "bitpress/quantize_options.h"
 #include "emit/quantize_weights.h"
@@ -31,6 +33,10 @@ struct NativeOperators {
   // The packed weights that are still decoded: name and reason.
   std::vector<std::pair<std::string, std::string>> omissions;
 };
+constexpr auto FieldsOf(const NativeOperators*) {
+  return std::tuple(Field{"num_nodes", &NativeOperators::num_nodes},
+                    Field{"left", &NativeOperators::omissions});
+}
 
 // Replaces the readers of weights that QuantizeWeights packed. A weight qualifies if it has a
 // native form (weights::NativeWeight), and all of its readers are of these kinds:

@@ -12,8 +12,10 @@
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
+#include <tuple>
 #include <vector>
 
+#include "base/fields.h"
 #include "bitpress/progress.h"
 #include "data/source.h"
 #include "data/token_inputs.h"
@@ -35,7 +37,7 @@ struct EvaluateSettings {
   std::optional<size_t> output_index = std::nullopt;
   // The kind of processor to measure for. Null: this machine's. Another kind is simulated, and then
   // the times mean nothing.
-  std::optional<ProcessorKind> processor = std::nullopt;
+  std::optional<processors::ProcessorKind> processor = std::nullopt;
   // Samples that cannot be read or run are left out, and so many of them may be. 0: the first one
   // is an Error.
   size_t most_failures = 0;
@@ -60,65 +62,106 @@ struct EvaluateOptions : EvaluateSettings {
 struct OutputReport {
   std::string name;
   uint64_t num_values = 0;
-  double sqnr_db = 0;  // signal-to-noise ratio in dB; +infinity without any error
-  double cosine = 0;   // cosine averaged over samples; see OutputComparison
+  double sqnr_db = 0;
+  double cosine = 0;
 };
+constexpr auto FieldsOf(const OutputReport*) {
+  return std::tuple(Field{"name", &OutputReport::name},
+                    Field{"num_values", &OutputReport::num_values},
+                    Field{"sqnr_db", &OutputReport::sqnr_db,
+                          "Signal-to-noise ratio in dB. Infinite without any error."},
+                    Field{"cosine", &OutputReport::cosine, "The cosine, averaged over samples."});
+}
 
 // The results of Evaluate.
 struct EvaluationReport {
   std::filesystem::path model;
   std::filesystem::path reference;  // empty: none
   size_t num_samples = 0;
-  std::vector<std::string> left_out;  // names of samples that failed, sorted
-  size_t num_labelled = 0;            // samples with a label
-  size_t batch_size = 0;              // samples in one run, the most of all runs
-  std::string class_output;  // empty: the model has no class scores, and no accuracy is given
-
-  // Accuracies, 0 to 1. Null without labels or without class scores.
+  std::vector<std::string> left_out;  // sorted
+  size_t num_labelled = 0;
+  size_t batch_size = 0;
+  std::string class_output;  // empty: the model has no class scores
   std::optional<double> top1, top5;
   std::optional<double> reference_top1, reference_top5;
-  // Share of the samples for which both models rank the same class first, 0 to 1. Null without a
-  // reference or without class scores.
   std::optional<double> agreement;
-
-  // Closeness of all floating-point outputs together, or of the one that the options name; see
-  // OutputComparison. Null without a reference.
+  // Of all floating-point outputs together, or of the one that the options name; see
+  // OutputComparison.
   std::optional<double> sqnr_db, cosine, l2;
   bool outputs_identical = false;
   std::vector<OutputReport> outputs;
-  // Number of values of the model's floating-point outputs that are NaN or infinite. A sample with
-  // a NaN among its scores counts as wrong and as not agreeing.
+  // A sample with a NaN among its scores counts as wrong and as not agreeing.
   uint64_t num_nonfinite_values = 0;
-
-  // It tells whether times and memory were measured. Else those that are not null mean nothing.
   bool has_times = true;
-
-  // Time of all runs in ms, without reading the samples. Both models run the same batches, and they
-  // take turns to go first. Before that, the first batch is run once without timing.
+  // Without reading the samples. Both models run the same batches, and they take turns to go first.
+  // Before that, the first batch is run once without timing.
   double time_ms = 0;
   std::optional<double> reference_time_ms;
-  // Median over the batches of the model's time divided by the reference's.
   std::optional<double> time_ratio;
-
-  // How well tokens are predicted. Null if the samples are no tokens or have only one, or if no
-  // output has a row of scores over the vocabulary for each token.
   std::optional<LanguageReport> language;
-
-  // Time of loading in ms, and memory that loading and the first run took from the system. Null if
-  // the system does not tell.
   double load_ms = 0;
   std::optional<double> reference_load_ms;
   std::optional<uint64_t> memory_bytes, reference_memory_bytes;
-
-  // The difference to another kind of processor, measured on the first batch with the times.
   ProcessorReport processor;
-  // Some integer products can saturate on processors without VNNI.
   bool depends_on_processor = false;
-
-  // Bytes of the model file and its external data.
   uint64_t file_bytes = 0;
   std::optional<uint64_t> reference_file_bytes;
 };
+constexpr auto FieldsOf(const EvaluationReport*) {
+  using Report = EvaluationReport;
+  constexpr auto text = [](const std::string& value) {
+    return value.empty() ? std::nullopt : std::optional(value);
+  };
+  constexpr auto time = [](const Report& report, double value) {
+    return report.has_times ? std::optional(value) : std::nullopt;
+  };
+  return std::tuple(
+      Field{"model", &Report::model},
+      ComputedField{"reference",
+                    [=](const Report& report) { return text(report.reference.string()); }},
+      Field{"num_samples", &Report::num_samples},
+      Field{"left_out", &Report::left_out,
+            "Names of the samples that were left out because they failed."},
+      Field{"num_labelled", &Report::num_labelled, "Samples with a label."},
+      Field{"batch_size", &Report::batch_size, "Samples in one run, the most of all runs."},
+      ComputedField{"class_output", [=](const Report& report) { return text(report.class_output); },
+                    "The output with the class scores. None: there is none, and no accuracy is "
+                    "given."},
+      Field{"top1", &Report::top1, "None without labels or without class scores."},
+      Field{"top5", &Report::top5}, Field{"reference_top1", &Report::reference_top1},
+      Field{"reference_top5", &Report::reference_top5},
+      Field{"agreement", &Report::agreement,
+            "Share of the samples for which both models rank the same class first, 0 to 1. None "
+            "without a reference or without class scores."},
+      Field{"sqnr_db", &Report::sqnr_db,
+            "SQNR in dB of the outputs against the reference's. Infinite if they are identical, "
+            "None without a reference."},
+      Field{"cosine", &Report::cosine}, Field{"l2", &Report::l2},
+      Field{"outputs_identical", &Report::outputs_identical},
+      Field{"num_nonfinite_values", &Report::num_nonfinite_values,
+            "Values of the model's floating-point outputs that are NaN or infinite."},
+      Field{"has_times", &Report::has_times,
+            "False for evaluations of parts of the samples: their times are None."},
+      ComputedField{"time_ms", [=](const Report& report) { return time(report, report.time_ms); },
+                    "Time of all runs in ms."},
+      Field{"reference_time_ms", &Report::reference_time_ms},
+      Field{"time_ratio", &Report::time_ratio,
+            "Median over the batches of the model's time divided by the reference's."},
+      ComputedField{"load_ms", [=](const Report& report) { return time(report, report.load_ms); }},
+      Field{"reference_load_ms", &Report::reference_load_ms},
+      Field{"memory_bytes", &Report::memory_bytes,
+            "What loading and the first run took from the system. None if it does not tell."},
+      Field{"reference_memory_bytes", &Report::reference_memory_bytes},
+      Field{"language", &Report::language,
+            "How well tokens are predicted. None unless the data are text or tokens."},
+      Field{"processor", &Report::processor,
+            "The difference to another kind of processor, measured on the first batch."},
+      Field{"depends_on_processor", &Report::depends_on_processor,
+            "Some integer products can saturate on processors without VNNI."},
+      Field{"file_bytes", &Report::file_bytes, "Bytes of the model and its external data."},
+      Field{"reference_file_bytes", &Report::reference_file_bytes},
+      Field{"outputs", &Report::outputs, "The closeness of each floating-point output."});
+}
 
 struct EvaluationState;  // state.h
 

@@ -12,8 +12,10 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <tuple>
 #include <vector>
 
+#include "base/fields.h"
 #include "base/tensor.h"
 #include "base/thread_pool.h"
 #include "evaluate/metrics.h"
@@ -23,27 +25,55 @@ namespace bitpress::evaluate {
 // The speed of greedy decoding, one token after another with the cache of those before.
 struct DecodingReport {
   size_t prompt_length = 0;
-  size_t num_tokens = 0;  // decoded tokens of each model
+  size_t num_tokens = 0;
   double tokens_per_s = 0;
   std::optional<double> reference_tokens_per_s;
-  // Number of tokens from the first on that both models decode alike. Null without a reference.
   std::optional<size_t> num_same;
 };
+constexpr auto FieldsOf(const DecodingReport*) {
+  return std::tuple(
+      Field{"prompt_length", &DecodingReport::prompt_length},
+      Field{"num_tokens", &DecodingReport::num_tokens, "Decoded tokens of each model."},
+      Field{"tokens_per_s", &DecodingReport::tokens_per_s},
+      Field{"reference_tokens_per_s", &DecodingReport::reference_tokens_per_s},
+      Field{"num_same", &DecodingReport::num_same,
+            "Tokens from the first on that both models decode alike. None without a reference."});
+}
 
 struct LanguageReport {
-  uint64_t num_tokens = 0;  // predicted tokens
-  double perplexity = 0;    // exp of the mean of -log p(next token), in nats
+  uint64_t num_tokens = 0;
+  double perplexity = 0;
   std::optional<double> reference_perplexity;
-  // Kullback-Leibler divergence from the reference's prediction, in nats: the mean over all tokens,
-  // and what it stays below for 99 % of them, rounded up by less than a part in 4096. Null without
-  // a reference.
   std::optional<double> mean_divergence, divergence_99;
-  // Share of the tokens for which both models find the same next token likeliest, 0 to 1.
   std::optional<double> agreement;
-  double prompt_tokens_per_s = 0;  // whole samples, without a cache
+  double prompt_tokens_per_s = 0;  // 0: not measured
   std::optional<double> reference_prompt_tokens_per_s;
-  std::optional<DecodingReport> decoding;  // null: the model has no cache
+  std::optional<DecodingReport> decoding;
 };
+constexpr auto FieldsOf(const LanguageReport*) {
+  return std::tuple(
+      Field{"num_tokens", &LanguageReport::num_tokens, "Predicted tokens."},
+      Field{"perplexity", &LanguageReport::perplexity,
+            "exp of the mean of -log p(next token), in nats."},
+      Field{"reference_perplexity", &LanguageReport::reference_perplexity},
+      Field{"mean_divergence", &LanguageReport::mean_divergence,
+            "Kullback-Leibler divergence from the reference's prediction, in nats: the mean over "
+            "all tokens. None without a reference."},
+      Field{"divergence_99", &LanguageReport::divergence_99,
+            "What the divergence stays below for 99 % of the tokens, rounded up by less than a "
+            "part in 4096."},
+      Field{"agreement", &LanguageReport::agreement,
+            "Share of the tokens for which both find the same next token likeliest, 0 to 1."},
+      ComputedField{"prompt_tokens_per_s",
+                    [](const LanguageReport& report) {
+                      return report.prompt_tokens_per_s > 0
+                                 ? std::optional(report.prompt_tokens_per_s)
+                                 : std::nullopt;
+                    },
+                    "Of whole samples, without a cache. None if times were not measured."},
+      Field{"reference_prompt_tokens_per_s", &LanguageReport::reference_prompt_tokens_per_s},
+      Field{"decoding", &LanguageReport::decoding, "None if the model has no cache."});
+}
 
 // Most samples and tokens of one evaluation. Sums of more are refused, so that no count overflows.
 inline constexpr uint64_t kMostCounted = uint64_t{1} << 62;

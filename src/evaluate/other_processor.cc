@@ -14,14 +14,15 @@
 
 namespace bitpress::evaluate {
 
-std::vector<SaturatingNode> SaturatingNodesOf(const std::filesystem::path& path) {
-  return FindSaturatingNodes(graph::Model::Load(path));
+std::vector<processors::SaturatingNode> SaturatingNodesOf(const std::filesystem::path& path) {
+  return processors::FindSaturatingNodes(graph::Model::Load(path));
 }
 
-std::filesystem::path ModelAs(const std::filesystem::path& model, ProcessorKind kind,
-                              const std::filesystem::path& folder, SimulatedModel& simulated) {
+std::filesystem::path ModelAs(const std::filesystem::path& model, processors::ProcessorKind kind,
+                              const std::filesystem::path& folder,
+                              processors::SimulatedModel& simulated) {
   const std::filesystem::path out = folder / "simulated.onnx";
-  simulated = SimulateProducts(model, kind, out);
+  simulated = processors::SimulateProducts(model, kind, out);
   return simulated.is_changed() ? out : model;
 }
 
@@ -29,9 +30,9 @@ OtherProcessor::OtherProcessor(const std::filesystem::path& model,
                                const runtime::SessionOptions& options, ProcessorReport& report)
     : report_(report) {
   try {
-    SimulatedModel simulated;
+    processors::SimulatedModel simulated;
     const std::filesystem::path path =
-        ModelAs(model, OtherKind(report.processor), folder_.path(), simulated);
+        ModelAs(model, processors::OtherKind(report.processor), folder_.path(), simulated);
     // If the figures are of a simulated kind, the other kind is that of this machine itself.
     if (simulated.is_changed() || report.is_simulated) session_.emplace(path, options);
     report.not_simulated.insert(report.not_simulated.end(), simulated.left.begin(),
@@ -53,7 +54,7 @@ void OtherProcessor::Compare(const std::vector<Tensor>& inputs, const std::vecto
     const Output here = ToOutput(outputs[i]);
     const Output there = ToOutput(others[i]);
     if (here.values.empty() || here.values.size() != there.values.size()) continue;
-    const bool is_exact = report_.processor == ProcessorKind::kExact;
+    const bool is_exact = report_.processor == processors::ProcessorKind::kExact;
     comparison_.Add(is_exact ? here.values : there.values, is_exact ? there.values : here.values);
   }
   if (comparison_.num_samples() == 0) return;
@@ -74,46 +75,6 @@ std::string DescribeSaturation(const ProcessorReport& report) {
   }
   return fmt::format("{}; on {} outputs are {:.1f} dB (SQNR) from those with VNNI", where, samples,
                      *report.sqnr_db);
-}
-
-nlohmann::ordered_json ToJson(const ProcessorReport& report) {
-  nlohmann::ordered_json json = {
-      {"kind", report.processor == ProcessorKind::kExact ? "exact" : "saturating"},
-      {"is_simulated", report.is_simulated},
-      {"saturating_nodes", nlohmann::ordered_json::array()},
-      {"num_samples", report.num_samples},
-      {"is_compared", report.sqnr_db.has_value()},
-      {"sqnr_db", report.sqnr_db && std::isfinite(*report.sqnr_db)
-                      ? nlohmann::ordered_json(*report.sqnr_db)
-                      : nlohmann::ordered_json()},
-      {"not_simulated", report.not_simulated}};
-  for (const SaturatingNode& node : report.nodes) {
-    json["saturating_nodes"].push_back({{"name", node.name},
-                                        {"op_type", node.op_type},
-                                        {"num_pairs", node.num_pairs},
-                                        {"num_all_pairs", node.num_all_pairs}});
-  }
-  return json;
-}
-
-ProcessorReport ProcessorReportFromJson(const nlohmann::ordered_json& json) {
-  ProcessorReport report;
-  report.processor =
-      json.at("kind") == "exact" ? ProcessorKind::kExact : ProcessorKind::kSaturating;
-  json.at("is_simulated").get_to(report.is_simulated);
-  for (const auto& node : json.at("saturating_nodes")) {
-    report.nodes.push_back({.name = node.at("name"),
-                            .op_type = node.at("op_type"),
-                            .num_pairs = node.at("num_pairs"),
-                            .num_all_pairs = node.at("num_all_pairs")});
-  }
-  json.at("num_samples").get_to(report.num_samples);
-  if (json.at("is_compared").get<bool>()) {
-    report.sqnr_db = json.at("sqnr_db").is_null() ? std::numeric_limits<double>::infinity()
-                                                  : json.at("sqnr_db").get<double>();
-  }
-  json.at("not_simulated").get_to(report.not_simulated);
-  return report;
 }
 
 }  // namespace bitpress::evaluate

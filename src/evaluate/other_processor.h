@@ -5,17 +5,18 @@
 
 #include <filesystem>
 #include <memory>
-#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <vector>
 
+#include "base/fields.h"
 #include "base/scratch_folder.h"
 #include "base/tensor.h"
-#include "evaluate/integer_products.h"
 #include "evaluate/metrics.h"
-#include "evaluate/simulate_products.h"
+#include "processors/integer_products.h"
+#include "processors/simulate_products.h"
 #include "runtime/session.h"
 
 namespace bitpress::evaluate {
@@ -23,23 +24,34 @@ namespace bitpress::evaluate {
 // The difference between kinds of processors. If `nodes` is empty, all processors give the same
 // outputs, up to the order in which floats are added.
 struct ProcessorReport {
-  // The kind of processor that the other figures of the evaluation are for.
-  ProcessorKind processor = ProcessorKind::kExact;
-  bool is_simulated = false;          // `processor` is not the kind of this machine
-  std::vector<SaturatingNode> nodes;  // nodes that saturate for some activations
-  size_t num_samples = 0;             // samples whose outputs were compared
-  // SQNR in dB of the saturated outputs against the exact ones; +infinity if they are the same.
-  // Null: not compared.
+  processors::ProcessorKind processor = processors::ProcessorKind::kExact;
+  bool is_simulated = false;
+  std::vector<processors::SaturatingNode> nodes;
+  size_t num_samples = 0;
   std::optional<double> sqnr_db;
-  // Nodes whose saturation is not simulated, or the reason why nothing is simulated.
   std::vector<std::string> not_simulated;
 
   // Returns whether saturation costs much more than quantization to 8 bits does.
   bool is_harmful() const { return sqnr_db && *sqnr_db < 30; }
 };
-nlohmann::ordered_json ToJson(const ProcessorReport& report);
-// Reads what ToJson wrote. REQUIRES: ToJson wrote it.
-ProcessorReport ProcessorReportFromJson(const nlohmann::ordered_json& json);
+constexpr auto FieldsOf(const ProcessorReport*) {
+  return std::tuple(
+      Field{"kind", &ProcessorReport::processor,
+            "The kind of processor that the other figures are for: 'exact' sums of 8-bit products, "
+            "or 'saturating' ones, as of x86 without VNNI."},
+      Field{"is_simulated", &ProcessorReport::is_simulated,
+            "That is another kind of processor than this machine's."},
+      Field{"saturating_nodes", &ProcessorReport::nodes,
+            "Nodes that saturate for some activations.", "nodes"},
+      Field{"num_samples", &ProcessorReport::num_samples, "Samples whose outputs were compared."},
+      ComputedField{"is_compared",
+                    [](const ProcessorReport& report) { return report.sqnr_db.has_value(); }},
+      Field{"sqnr_db", &ProcessorReport::sqnr_db,
+            "SQNR in dB of saturated against exact outputs. Infinite if they are the same, None if "
+            "they were not compared."},
+      Field{"not_simulated", &ProcessorReport::not_simulated,
+            "Nodes whose saturation is not simulated, or why nothing is simulated."});
+}
 // Returns a sentence for people: "sums of 8-bit products can saturate in 3 operators; on 20 samples
 // outputs are 12.1 dB (SQNR) from those with VNNI". REQUIRES: report.nodes is not empty.
 std::string DescribeSaturation(const ProcessorReport& report);
@@ -50,12 +62,13 @@ inline constexpr std::string_view kHarmfulWarning =
     "default)";
 
 // Returns the nodes of a model file that can saturate. Fast if the model has no int8 constant.
-std::vector<SaturatingNode> SaturatingNodesOf(const std::filesystem::path& model);
+std::vector<processors::SaturatingNode> SaturatingNodesOf(const std::filesystem::path& model);
 
 // Returns a file that computes on this machine as `model` does on a processor of `kind`: `model`
 // itself, or a new file in `folder`. Describes the new file in `simulated`.
-std::filesystem::path ModelAs(const std::filesystem::path& model, ProcessorKind kind,
-                              const std::filesystem::path& folder, SimulatedModel& simulated);
+std::filesystem::path ModelAs(const std::filesystem::path& model, processors::ProcessorKind kind,
+                              const std::filesystem::path& folder,
+                              processors::SimulatedModel& simulated);
 
 // Compares a model's outputs with those on the other kind of processor, run by run.
 class OtherProcessor {

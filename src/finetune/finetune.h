@@ -8,9 +8,11 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <utility>
 #include <vector>
 
+#include "base/fields.h"
 #include "base/thread_pool.h"
 #include "bitpress/progress.h"
 #include "data/source.h"
@@ -54,6 +56,24 @@ struct FinetuneReport {
   // Returns the number of layers whose errors are of these samples.
   size_t NumJudgedBy(Judge judge) const;
 };
+constexpr auto FieldsOf(const FinetuneReport*) {
+  using Report = FinetuneReport;
+  return std::tuple(
+      Field{"num_samples", &Report::num_samples,
+            "Samples that were learned from. 0: none, or not known before."},
+      Field{"num_resumed", &Report::num_resumed, "Layers that the journal of a stopped run had."},
+      Field{"layers", &Report::layers, "In graph order."},
+      Field{"left_out", &Report::left_out,
+            "Quantized weights that cannot be tuned, with the reason."},
+      ComputedField{"network",
+                    [](const Report& report) {
+                      const bool is_judged = report.network && (report.network->num_runs > 0 ||
+                                                                report.network->num_lost_runs > 0);
+                      return is_judged ? report.network : std::nullopt;
+                    },
+                    "The network's outputs with all layers together. None if no layer was tuned, "
+                    "or if no samples could validate."});
+}
 
 struct Finetuned {
   plan::ResolvedPlan resolved;  // with the scales that were learned, and rows of new biases

@@ -10,7 +10,7 @@
 #include "base/atomic_file.h"
 #include "base/byte_stream.h"
 #include "base/error.h"
-#include "ops/compute_ops.h"
+#include "ops/operator_traits.h"
 
 namespace bitpress::finetune {
 namespace {
@@ -180,22 +180,6 @@ size_t MergeLearningJournals(std::span<const std::filesystem::path> paths,
   return layers.size();
 }
 
-std::string_view JudgeName(Judge judge) {
-  switch (judge) {
-    case Judge::kNone:
-      return "";
-    case Judge::kHeldBack:
-      return "held_back";
-    case Judge::kLearned:
-      return "learned";
-    case Judge::kHalves:
-      return "halves";
-    case Judge::kPositions:
-      return "positions";
-  }
-  return "";
-}
-
 std::string_view JudgesOf(Judge judge) {
   switch (judge) {
     case Judge::kNone:
@@ -214,7 +198,7 @@ std::string_view JudgesOf(Judge judge) {
 
 std::string NameOf(const TunedLayerReport& layer) {
   std::string name = fmt::format("{} '{}'", layer.op_type, layer.node);
-  if (ops::IsRecurrent(layer.op_type)) name += fmt::format(", '{}'", layer.weight);
+  if (ops::TraitsNamed(layer.op_type).is_recurrent()) name += fmt::format(", '{}'", layer.weight);
   return name;
 }
 

@@ -4,6 +4,7 @@
 // (journal_key.h).
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
@@ -12,8 +13,12 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <tuple>
+#include <utility>
 #include <vector>
 
+#include "base/fields.h"
+#include "base/words.h"
 #include "formats/qparams.h"
 
 namespace bitpress::finetune {
@@ -26,8 +31,13 @@ enum class Judge : uint8_t {
   kHalves,     // each half of the samples, for what was learned from the other half
   kPositions,  // each half of the positions of one sample, likewise
 };
-// Returns "", "held_back", "learned", "halves" or "positions".
-std::string_view JudgeName(Judge judge);
+inline constexpr std::array<std::pair<std::string_view, Judge>, 5> kJudgeWords{
+    {{"", Judge::kNone},
+     {"held_back", Judge::kHeldBack},
+     {"learned", Judge::kLearned},
+     {"halves", Judge::kHalves},
+     {"positions", Judge::kPositions}}};
+constexpr Words<Judge> FieldWords(const Judge*) { return kJudgeWords; }
 // Returns "held-back samples", for sentences. REQUIRES: not kNone.
 std::string_view JudgesOf(Judge judge);
 
@@ -38,14 +48,37 @@ struct TunedLayerReport {
   std::string op_type;
   std::string weight;
   std::string format;
-  double error_before = 0;  // error of the weights rounded to nearest
-  double error_after = 0;   // error of the weights that the model has now
+  double error_before = 0;
+  double error_after = 0;
   Judge judge = Judge::kNone;
-  bool is_tuned = false;   // the model has learned weights
-  std::string taken_from;  // name of the pass whose weights are used, if is_tuned
-  std::string choice;      // the ridges and shares that were chosen, if is_tuned
-  std::string note;        // reason why the layer is not tuned, or a warning; may be empty
+  bool is_tuned = false;
+  std::string taken_from;
+  std::string choice;
+  std::string note;
 };
+constexpr auto FieldsOf(const TunedLayerReport*) {
+  using Report = TunedLayerReport;
+  return std::tuple(
+      Field{"node", &Report::node}, Field{"op_type", &Report::op_type},
+      Field{"weight", &Report::weight}, Field{"format", &Report::format},
+      Field{"is_tuned", &Report::is_tuned, "The model has learned weights."},
+      Field{"error_before", &Report::error_before,
+            "Noise over signal of its output, with weights rounded to nearest, on the samples that "
+            "validate."},
+      Field{"error_after", &Report::error_after, "The same with the weights that the model has."},
+      Field{"judge", &Report::judge,
+            "The samples that the errors were measured on. 'held_back': samples that it did not "
+            "learn from. 'halves': each half of the samples, for what the other half taught. "
+            "'positions': each half of the positions of one sample, likewise. 'learned': samples "
+            "that it learned from, because finetune_hold_back is 0. '': none, because it never ran "
+            "or nothing could validate.",
+            "judged_by"},
+      Field{"taken_from", &Report::taken_from,
+            "The pass whose weights it has. '' if it stays as rounded."},
+      Field{"choice", &Report::choice,
+            "The ridges and shares that were chosen for it. '' if it stays as rounded."},
+      Field{"note", &Report::note, "Why it is not tuned, or a warning. May be ''."});
+}
 
 // Returns "Conv 'conv1'", or "LSTM 'cell', 'w'" with the weight if a node has several.
 std::string NameOf(const TunedLayerReport& layer);

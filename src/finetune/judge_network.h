@@ -5,7 +5,10 @@
 
 #include <cstddef>
 #include <span>
+#include <tuple>
 #include <vector>
+
+#include "base/fields.h"
 
 namespace bitpress::finetune {
 
@@ -15,19 +18,32 @@ using OutputErrors = std::vector<double>;
 
 // The judgement about what was learned.
 struct NetworkVerdict {
-  size_t num_runs = 0;        // that judged; 0: none, as where no output is a float
-  size_t num_lost_runs = 0;   // whose outputs lost values by what was learned
-  double gain_db = 0;         // mean over the outputs of the gain in their SQNR
-  double least_gain_db = 0;   // gain of the output that gains least
-  double uncertainty_db = 0;  // standard error of the gain, by how much it depends on single runs
-  double run_gain_db = 0;     // mean of the gains of single runs
+  size_t num_runs = 0;
+  size_t num_lost_runs = 0;
+  double gain_db = 0;
+  double least_gain_db = 0;  // gain of the output that gains least
+  double uncertainty_db = 0;
+  double run_gain_db = 0;         // mean of the gains of single runs
   double run_uncertainty_db = 0;  // its standard error
-  bool is_better = false;         // one of both gains is clear, no output loses much or lost values
+  bool is_better = false;
 
   // Returns whether what was learned must be undone: it is not better, or loses values though
   // nothing else can judge.
   bool is_refused() const { return !is_better && (num_runs > 0 || num_lost_runs > 0); }
 };
+constexpr auto FieldsOf(const NetworkVerdict*) {
+  using Verdict = NetworkVerdict;
+  return std::tuple(
+      Field{"num_runs", &Verdict::num_runs,
+            "Runs that validated. 0: none, as where no output is a float."},
+      Field{"num_lost_runs", &Verdict::num_lost_runs,
+            "Runs whose outputs lost values by what was learned."},
+      Field{"gain_db", &Verdict::gain_db, "Mean over the outputs of the gain in their SQNR."},
+      Field{"uncertainty_db", &Verdict::uncertainty_db,
+            "Standard error of the gain, by how much it depends on single runs."},
+      Field{"is_better", &Verdict::is_better,
+            "The gain is clear, and no output loses much or lost values."});
+}
 
 // Compares the errors of two networks in the same runs. Runs in which outputs lost values before do
 // not judge, as no error can be compared with that, nor do those that lose them by what was

@@ -179,7 +179,7 @@ TEST_F(LearnLayerTest, SaysWhoJudged) {
     report.layers.emplace_back().judge = judge;
   }
   EXPECT_EQ(report.NumJudgedBy(Judge::kLearned), 2U);
-  EXPECT_EQ(JudgeName(Judge::kLearned), "learned");
+  EXPECT_EQ(WordOf<Judge>(kJudgeWords, Judge::kLearned), "learned");
 }
 
 // Each half judges what the other one teaches, and the layer learns from both.

@@ -1,5 +1,5 @@
 // The user's settings for the passes that change a float model without changing what it computes:
-// cross-layer equalization (rewrite/equalize.h), rotations (rewrite/rotate.h) and SmoothQuant
+// cross-layer equalization (rewrite/equalize.cc), rotations (rewrite/rotate.cc) and SmoothQuant
 // (rewrite/smooth.h). Plain data.
 #pragma once
 
@@ -36,7 +36,7 @@ struct SmoothWish {
   bool operator==(const SmoothWish&) const = default;
 };
 
-// The wish for a network of FLOAT16 (rewrite/narrow_network.h).
+// The wish for a network of FLOAT16 (rewrite/narrow_network.cc).
 struct HalfWish {
   std::vector<std::string> float_nodes = {};  // regular expressions for names that keep FLOAT
   std::vector<std::string> float_op_types = {};

@@ -6,7 +6,7 @@
 #include "base/error.h"
 #include "base/messages.h"
 #include "base/text.h"
-#include "ops/compute_ops.h"
+#include "ops/operator_traits.h"
 
 namespace bitpress::plan {
 namespace {
@@ -67,7 +67,7 @@ NodeRules::NodeRules(const QuantConfig& config, const graph::Model& model)
   }
   std::vector<std::string> layers;
   for (const Node& node : model.Nodes()) {
-    if (ops::IsComputeOp(node) || ops::IsRecurrent(node)) layers.push_back(index_.KeyOf(node));
+    if (ops::TraitsOf(node).multiplies()) layers.push_back(index_.KeyOf(node));
   }
   const auto leave_float = [&](std::vector<std::string> names, std::string_view key) {
     if (names.empty()) return;

@@ -134,7 +134,7 @@ std::optional<QuantConfig> TunedConfig(std::string_view name) {
 
 }  // namespace
 
-// The choices were measured on EfficientNet-Lite0 (docs/accuracy.md). Integer elements round
+// The choices were measured on EfficientNet-Lite0 (docs/benchmarks/accuracy.md). Integer elements round
 // everywhere with the same step, so a raised exponent costs a bit in the whole block, more than the
 // few values cost that saturate; floating-point elements of 6 and 8 bits lose nothing but their
 // smallest values. A weight is quantized once and can afford the search.

@@ -7,9 +7,11 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
+#include "base/fields.h"
 #include "formats/qparams.h"
 #include "plan/channel_codes.h"
 #include "plan/quant_plan.h"
@@ -41,32 +43,55 @@ struct UnsignedWeight {
   std::string value;
   double saved_db = 0;  // growth of the noise of its layer's outputs that this avoids
 };
+constexpr auto FieldsOf(const UnsignedWeight*) {
+  return std::tuple(Field{"value", &UnsignedWeight::value},
+                    Field{"saved_db", &UnsignedWeight::saved_db});
+}
 
 // The results of the guard (calibrate/guard.h). Distances are in dB between an output
 // and the error that rounding activations brings into it, for the worst output. They are below 0
 // where rounding makes NaN or infinity of numbers.
 struct GuardReport {
   static constexpr double kNoNoiseDb = 200;
-  size_t num_samples = 0;  // samples that it measured with
-  size_t num_runs = 0;     // how often it ran the model for a sample
-  // The range method that it gave activations instead of that of the configuration, and the
-  // distance before; empty if it gave none.
+  size_t num_samples = 0;
+  size_t num_runs = 0;
   std::string range_method;
-  double first_db = 0;
-  std::string worst_output;  // the output that suffered most before
-  double before_db = 0;      // with all activations of the plan quantized, in these ranges
-  double after_db = 0;       // with those that are left; the same if none was left float
-  // What quantizing the weights alone gives; nothing if it did not have to measure that.
+  double first_db = 0;  // the distance before it gave another range method
+  std::string worst_output;
+  double before_db = 0;
+  double after_db = 0;
   std::optional<double> weights_db;
-  double left_share = 0;           // share of the products of integers that became floats
+  double left_share = 0;
   bool has_reached_bound = false;  // activations stayed quantized because of guard_share
-  size_t num_left = 0;  // activations that it left float; ResolvedPlan::left_float has them
-  // Why nothing was measured, or why nothing was mended although that was wished; empty otherwise.
+  size_t num_left = 0;             // ResolvedPlan::left_float has them
   std::string note;
 
   // Returns whether rounding changed no output: it does not reach them, or they do not vary.
   bool has_no_noise() const { return before_db >= kNoNoiseDb; }
 };
+constexpr auto FieldsOf(const GuardReport*) {
+  using Report = GuardReport;
+  return std::tuple(
+      Field{"num_samples", &Report::num_samples, "Samples that it measured with."},
+      Field{"num_runs", &Report::num_runs, "How often it ran the model for a sample."},
+      Field{"weights_db", &Report::weights_db,
+            "SQNR in dB of the worst output with quantized weights alone. None if it did not have "
+            "to measure that."},
+      Field{"range_method", &Report::range_method,
+            "The range method that it gave activations instead of that of the configuration. '' if "
+            "it gave none."},
+      Field{"worst_output", &Report::worst_output, "The output that suffered most before."},
+      Field{"before_db", &Report::before_db,
+            "SQNR in dB of that output with all activations of the plan quantized."},
+      Field{"after_db", &Report::after_db,
+            "The same with those that are left. Equal if none was left float."},
+      Field{"num_left", &Report::num_left, "Activations that it left float."},
+      Field{"left_share", &Report::left_share,
+            "Share of the products of integers that became floats, 0 to 1."},
+      Field{"note", &Report::note,
+            "Why nothing was measured, or nothing was changed although that was asked for. '' "
+            "otherwise."});
+}
 
 struct ResolvedPlan {
   QuantPlan plan = {};

@@ -7,9 +7,12 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
+#include <string_view>
+#include <tuple>
 #include <utility>
 #include <vector>
 
+#include "base/fields.h"
 #include "evaluate/evaluate.h"
 
 namespace bitpress::report {
@@ -20,6 +23,10 @@ struct Histogram {
   double upper = 0;
   std::vector<uint64_t> counts;
 };
+constexpr auto FieldsOf(const Histogram*) {
+  return std::tuple(Field{"lower", &Histogram::lower}, Field{"upper", &Histogram::upper},
+                    Field{"counts", &Histogram::counts});
+}
 
 // The numbers of a weight, or of an activation over all samples. Extremes, mean and deviation are
 // those of the finite elements.
@@ -37,6 +44,20 @@ struct TensorReport {
   Histogram histogram;                 // numbers in the float model
   std::optional<Histogram> quantized;  // a weight's numbers in the quantized model, same bins
 };
+constexpr auto FieldsOf(const TensorReport*) {
+  using Report = TensorReport;
+  return std::tuple(Field{"name", &Report::name}, Field{"is_weight", &Report::is_weight},
+                    Field{"format", &Report::format}, Field{"shape", &Report::dims},
+                    Field{"elements", &Report::num_elements}, Field{"zeros", &Report::num_zeros},
+                    Field{"nonfinite", &Report::num_nonfinite}, Field{"min", &Report::min},
+                    Field{"max", &Report::max}, Field{"mean", &Report::mean},
+                    Field{"deviation", &Report::deviation}, Field{"range", &Report::range},
+                    Field{"histogram", &Report::histogram}, Field{"quantized", &Report::quantized});
+}
+
+// Returns an error in dB. One without energy is "identical"; one beside a signal of 0 is null, as
+// is one that is not known.
+nlohmann::ordered_json DecibelsJson(const std::optional<double>& noise);
 
 // The error of a layer's weight.
 struct WeightReport {
@@ -45,6 +66,12 @@ struct WeightReport {
   // known; `note` of the layer says why.
   std::optional<double> noise;
 };
+constexpr auto FieldsOf(const WeightReport*) {
+  return std::tuple(Field{"tensor", &WeightReport::tensor},
+                    ComputedField{"sqnr_db", [](const WeightReport& report) {
+                                    return DecibelsJson(report.noise);
+                                  }});
+}
 
 // A layer: a node of the float model that multiplies, or that reads another weight.
 struct LayerReport {
@@ -58,11 +85,32 @@ struct LayerReport {
   std::optional<double> output_noise;
   // The noise of its output before and after fine-tuning, as fine-tuning measured it.
   std::optional<std::pair<double, double>> learned;
-  // The samples that `learned` was measured on, by finetune::JudgeName; "" without fine-tuning.
+  // The samples that `learned` was measured on, a word of finetune::kJudgeWords; "" without
+  // fine-tuning.
   std::string judged_by;
   std::string taken_from;  // pass whose weights it has, and what was chosen for it; empty: none
   std::string note;
 };
+constexpr auto FieldsOf(const LayerReport*) {
+  using Report = LayerReport;
+  return std::tuple(
+      Field{"node", &Report::node}, Field{"op_type", &Report::op_type},
+      Field{"input", &Report::input}, Field{"output", &Report::output},
+      Field{"input_format", &Report::input_format}, Field{"weights", &Report::weights},
+      ComputedField{"sqnr_db",
+                    [](const Report& report) { return DecibelsJson(report.output_noise); }},
+      ComputedField{
+          "learned",
+          [](const Report& report) {
+            nlohmann::ordered_json pair;
+            if (report.learned) {
+              pair = {DecibelsJson(report.learned->first), DecibelsJson(report.learned->second)};
+            }
+            return pair;
+          }},
+      Field{"judged_by", &Report::judged_by}, Field{"taken_from", &Report::taken_from},
+      Field{"note", &Report::note});
+}
 
 // All constants of one format in the quantized file.
 struct FormatSize {
@@ -71,6 +119,16 @@ struct FormatSize {
   uint64_t num_elements = 0;
   uint64_t num_bytes = 0;
 };
+// Returns whether constants of this format are quantized weights.
+bool IsQuantizedFormat(std::string_view format);
+constexpr auto FieldsOf(const FormatSize*) {
+  return std::tuple(
+      Field{"format", &FormatSize::format},
+      ComputedField{"is_quantized",
+                    [](const FormatSize& size) { return IsQuantizedFormat(size.format); }},
+      Field{"tensors", &FormatSize::num_tensors}, Field{"elements", &FormatSize::num_elements},
+      Field{"bytes", &FormatSize::num_bytes});
+}
 
 // A tensor that is stored as floats, or computed in them.
 struct FloatTensor {
@@ -78,6 +136,10 @@ struct FloatTensor {
   std::string role;  // "activation", "weight", "bias"
   std::string reason;
 };
+constexpr auto FieldsOf(const FloatTensor*) {
+  return std::tuple(Field{"name", &FloatTensor::name}, Field{"role", &FloatTensor::role},
+                    Field{"reason", &FloatTensor::reason});
+}
 
 // The whole report.
 struct Report {
@@ -97,6 +159,19 @@ struct Report {
   std::vector<std::pair<std::string, std::string>> commands;  // purpose, command
   std::vector<std::string> notes;
 };
+constexpr auto FieldsOf(const Report*) {
+  return std::tuple(
+      Field{"version", &Report::version}, Field{"model", &Report::model},
+      Field{"reference", &Report::reference}, Field{"config", &Report::config},
+      Field{"settings", &Report::settings}, Field{"file_bytes", &Report::file_bytes},
+      Field{"reference_bytes", &Report::reference_bytes}, Field{"evaluation", &Report::evaluation},
+      Field{"num_layer_samples", &Report::num_layer_samples}, Field{"layers", &Report::layers},
+      Field{"tensors", &Report::tensors}, Field{"sizes", &Report::sizes},
+      Field{"kept_float", &Report::kept_float}, Field{"search", &Report::search},
+      ComputedField{"commands",
+                    [](const Report& report) { return nlohmann::ordered_json(report.commands); }},
+      Field{"notes", &Report::notes});
+}
 
 // Returns the JSON that the page reads. Infinite SQNRs are the text "identical"; unknown figures
 // are null.

@@ -15,9 +15,11 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
+#include "base/fields.h"
 #include "graph/model.h"
 
 namespace bitpress::rewrite {
@@ -58,12 +60,21 @@ struct SmoothedActivation {
   // divided by the factors too.
   std::vector<std::string> passed = {};
 };
+constexpr auto FieldsOf(const SmoothedActivation*) {
+  return std::tuple(Field{"value", &SmoothedActivation::value},
+                    Field{"alpha", &SmoothedActivation::alpha},
+                    Field{"folded_into", &SmoothedActivation::folded_into});
+}
 
 // The activations that were smoothed, and those that were not.
 struct SmoothReport {
   std::vector<SmoothedActivation> smoothed;
   std::vector<std::pair<std::string, std::string>> left_alone;  // activations, with the reason
 };
+constexpr auto FieldsOf(const SmoothReport*) {
+  return std::tuple(Field{"activations", &SmoothReport::smoothed},
+                    Field{"left_alone", &SmoothReport::left_alone});
+}
 
 // Returns the activations that can be smoothed, in graph order: the inputs of MatMul and Gemm whose
 // weights are constant FLOAT matrices. Their channels are the last axis.

@@ -7,31 +7,41 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <tuple>
 
+#include "base/fields.h"
 #include "search/costs.h"
 
 namespace bitpress::search {
 
 // The measured quality of a quantized model beside the float one.
 struct Measurement {
-  double sqnr_db = 0;  // +infinity without any error
+  double sqnr_db = 0;
   double cosine = 1;
-  double l2 = 0;  // norm of the outputs' difference, the mean over samples
-  // Shares, 0 to 1. `agreement` is known if the model gives class scores or predicts tokens, the
-  // others with labels.
+  double l2 = 0;
   std::optional<double> agreement, top1, reference_top1;
-  // Mean Kullback-Leibler divergence of the next token's distribution in nats; known for tokens.
   std::optional<double> divergence;
-  // A measure of the caller's own. The larger it is, the better.
   std::optional<double> metric, reference_metric;
   uint64_t file_bytes = 0;
   bool operator==(const Measurement&) const = default;
 };
-
-// Returns the fields by name, with numbers as json_numbers.h has them.
-nlohmann::ordered_json ToJson(const Measurement& measurement);
-// Reads what ToJson wrote. Throws Error(kInvalidArgument) or a nlohmann exception.
-Measurement MeasurementFromJson(const nlohmann::ordered_json& json);
+constexpr auto FieldsOf(const Measurement*) {
+  return std::tuple(
+      Field{"sqnr_db", &Measurement::sqnr_db, "Infinite without any error."},
+      Field{"cosine", &Measurement::cosine},
+      Field{"l2", &Measurement::l2, "Norm of the outputs' difference, the mean over samples."},
+      Field{"agreement", &Measurement::agreement,
+            "Share, 0 to 1. None unless the model gives class scores or predicts tokens."},
+      Field{"divergence", &Measurement::divergence,
+            "Mean Kullback-Leibler divergence of the next token's distribution in nats. None "
+            "unless the samples are tokens."},
+      Field{"top1", &Measurement::top1, "Share, 0 to 1. None without labels."},
+      Field{"reference_top1", &Measurement::reference_top1},
+      Field{"metric", &Measurement::metric,
+            "A measure of the caller's own. The larger it is, the better."},
+      Field{"reference_metric", &Measurement::reference_metric},
+      Field{"file_bytes", &Measurement::file_bytes, "0: not written."});
+}
 
 // The measure that a target is about.
 enum class Metric {

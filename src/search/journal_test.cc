@@ -1,5 +1,6 @@
 // Tests that no measurement is lost on the way through the journal's file.
 #include "search/journal.h"
+#include "base/fields_json.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -94,7 +95,8 @@ TEST(MeasurementJournal, KeepsMeasurements) {
     measurement.agreement = measurement.top1 = measurement.reference_top1 = number;
     measurement.metric = measurement.reference_metric = number;
     measurement.file_bytes = 12;
-    const Measurement again = MeasurementFromJson(ThroughAJournal(ToJson(measurement)));
+    const Measurement again =
+        FieldsFromJson<Measurement>(ThroughAJournal(FieldsToJson(measurement, NonFinite::kText)));
     for (const double found :
          {again.sqnr_db, again.cosine, again.l2, again.agreement.value(), again.top1.value(),
           again.reference_top1.value(), again.metric.value(), again.reference_metric.value()}) {
@@ -102,7 +104,9 @@ TEST(MeasurementJournal, KeepsMeasurements) {
     }
     EXPECT_EQ(again.file_bytes, 12);
   }
-  EXPECT_EQ(MeasurementFromJson(ThroughAJournal(ToJson(Measurement()))), Measurement());
+  EXPECT_EQ(
+      FieldsFromJson<Measurement>(ThroughAJournal(FieldsToJson(Measurement(), NonFinite::kText))),
+      Measurement());
 }
 
 TEST(MeasurementJournal, KeepsLossesOfLayers) {

@@ -1,24 +1,30 @@
-// Floating-point numbers in JSON files that are read back, such as journals. JSON has neither
-// infinities nor NaN, so these are texts: the worst figure must not come back as the best. Pure.
+// Floating-point numbers in JSON files that are read back, such as journals: the worst figure must
+// not come back as the best (NonFinite::kText in base/fields_json.h). Pure.
 #pragma once
 
-#include <nlohmann/json_fwd.hpp>
+#include <cmath>
+#include <nlohmann/json.hpp>
 #include <optional>
+
+#include "base/fields_json.h"
 
 namespace bitpress::search {
 
-// Returns a number, or "inf", "-inf" or "nan".
-nlohmann::ordered_json NumberToJson(double number);
-// Reads what NumberToJson wrote. Throws Error(kInvalidArgument) for anything else.
-double NumberFromJson(const nlohmann::ordered_json& json);
+inline nlohmann::ordered_json ToJson(double number) {
+  return NumberToJson(number, NonFinite::kText);
+}
 
 // Write and read a number that may be missing, which is null.
-nlohmann::ordered_json OptionalToJson(std::optional<double> number);
-std::optional<double> OptionalFromJson(const nlohmann::ordered_json& json);
+inline nlohmann::ordered_json ToJson(std::optional<double> number) {
+  return number ? ToJson(*number) : nlohmann::ordered_json();
+}
+inline std::optional<double> OptionalFromJson(const nlohmann::ordered_json& json) {
+  return json.is_null() ? std::nullopt : std::optional(NumberFromJson(json));
+}
 
 // Returns an SQNR in dB: null stands for +infinity, an output without any error.
-nlohmann::ordered_json DecibelsToJson(double decibels);
-// Reads what DecibelsToJson wrote. Throws Error(kInvalidArgument) for anything else.
-double DecibelsFromJson(const nlohmann::ordered_json& json);
+inline nlohmann::ordered_json DecibelsToJson(double decibels) {
+  return std::isinf(decibels) && decibels > 0 ? nlohmann::ordered_json() : ToJson(decibels);
+}
 
 }  // namespace bitpress::search

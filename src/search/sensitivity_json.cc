@@ -15,8 +15,8 @@ Json Decibels(double noise) { return DecibelsToJson(evaluate::SqnrDb(noise)); }
 
 // The noise at the outputs of a model.
 Json NoiseToJson(double noise, bool is_divergence) {
-  if (is_divergence) return {{"divergence", NumberToJson(noise)}};
-  return {{"noise", NumberToJson(noise)}, {"sqnr_db", Decibels(noise)}};
+  if (is_divergence) return {{"divergence", ToJson(noise)}};
+  return {{"noise", ToJson(noise)}, {"sqnr_db", Decibels(noise)}};
 }
 double NoiseFromJson(const Json& json, bool is_divergence) {
   return NumberFromJson(json.at(is_divergence ? "divergence" : "noise"));
@@ -31,25 +31,24 @@ Json ToJson(const LayerLoss& layer) {
       parts.push_back(nullptr);
       continue;
     }
-    Json json{{"local_noise", NumberToJson(part.local_noise)},
+    Json json{{"local_noise", ToJson(part.local_noise)},
               {"local_sqnr_db", Decibels(part.local_noise)}};
     if (part.fast_noise) json["fast"] = NoiseToJson(*part.fast_noise, layer.is_divergence);
     if (part.exact) {
       json["exact"] = NoiseToJson(part.exact->noise, layer.is_divergence);
-      json["exact"].update({{"l2", NumberToJson(part.exact->l2)},
-                            {"cosine", NumberToJson(part.exact->cosine)},
-                            {"divergence", OptionalToJson(part.exact->divergence)},
-                            {"agreement", OptionalToJson(part.exact->agreement)},
-                            {"top1", OptionalToJson(part.exact->top1)},
-                            {"reference_top1", OptionalToJson(part.exact->reference_top1)}});
+      json["exact"].update({{"l2", ToJson(part.exact->l2)},
+                            {"cosine", ToJson(part.exact->cosine)},
+                            {"divergence", ToJson(part.exact->divergence)},
+                            {"agreement", ToJson(part.exact->agreement)},
+                            {"top1", ToJson(part.exact->top1)},
+                            {"reference_top1", ToJson(part.exact->reference_top1)}});
     }
-    if (part.time_ms) json["time_ms"] = NumberToJson(*part.time_ms);
+    if (part.time_ms) json["time_ms"] = ToJson(*part.time_ms);
     parts.push_back(std::move(json));
   }
-  Json json{
-      {"node", layer.node}, {"op_type", layer.op_type}, {"macs", NumberToJson(layer.num_macs)}};
+  Json json{{"node", layer.node}, {"op_type", layer.op_type}, {"macs", ToJson(layer.num_macs)}};
   if (layer.is_divergence) json["is_divergence"] = true;
-  if (layer.time_ms) json["time_ms"] = NumberToJson(*layer.time_ms);
+  if (layer.time_ms) json["time_ms"] = ToJson(*layer.time_ms);
   json["parts"] = std::move(parts);
   return json;
 }

@@ -1,4 +1,3 @@
-
 #include "tasks/autotune.h"
 
 #include <algorithm>
@@ -17,10 +16,8 @@
 #include "base/text.h"
 #include "data/kept_samples.h"
 #include "graph/staged_model.h"
-#include "tasks/evaluate.h"
 #include "tasks/json_file.h"
-#include "tasks/metric.h"
-#include "tasks/quantize.h"
+#include "tasks/trials.h"
 
 namespace bitpress::tasks {
 namespace {
@@ -85,43 +82,34 @@ void Rename(const fs::path& from, const fs::path& to) {
   if (error) Fail(ErrorCode::kIo, "cannot write '{}': {}", to.string(), error.message());
 }
 
-void QuantizeTo(const fs::path& output, const AutotuneOptions& options,
-                const plan::QuantConfig& config) {
-  QuantizeOptions quantize;
-  static_cast<RunOptions&>(quantize) = options;
-  quantize.model = options.model;
-  quantize.output = output;
-  quantize.config = config;
-  quantize.preparation = options.preparation;
-  quantize.is_checked = options.is_checked;
-  Quantize(quantize);
-}
-
-evaluate::EvaluationReport EvaluateOne(const fs::path& model, const AutotuneOptions& options) {
-  EvaluateOptions evaluate;
-  static_cast<RunOptions&>(evaluate) = options;
-  evaluate.model = model;
-  evaluate.reference = options.model;
-  if (options.validation.is_given()) evaluate.samples = options.validation;
-  evaluate.samples.limit = options.validation.limit;
-  evaluate.batch_size = options.batch_size;
-  return Evaluate(evaluate);
-}
-
 // Measures a model that was tried. Returns the name of the measure.
-std::string MeasureTrial(const fs::path& model, const AutotuneOptions& options,
-                         std::optional<double> reference_metric, AutotuneTrial& trial) {
-  trial.evaluation = EvaluateOne(model, options);
-  trial.evaluation.model = options.output;  // reports of equal runs are equal
-  if (reference_metric) {
-    trial.metric = MeasureOwn(options.metric, model);
-    trial.loss = LossOf(*trial.metric, *reference_metric);
+std::string MeasureTrial(const fs::path& model, const Trials& trials, AutotuneTrial& trial) {
+  trial.evaluation = trials.Evaluate(model);
+  trial.metric = trials.MeasureOwn(model);
+  if (trial.metric) {
+    trial.loss = LossOf(*trial.metric, *trials.reference_metric());
     return "metric";
   }
   std::string measure;
   std::tie(trial.loss, measure) = LossOf(trial.evaluation);
   if (HasLost(trial.evaluation)) trial.loss = std::numeric_limits<double>::infinity();
   return measure;
+}
+
+TrialOptions TrialsOf(const AutotuneOptions& options) {
+  TrialOptions trials;
+  static_cast<RunOptions&>(trials) = options;
+  trials.samples.kept = std::make_shared<data::KeptSamples>();
+  trials.model = options.model;
+  trials.preparation = options.preparation;
+  trials.is_checked = options.is_checked;
+  trials.validation = options;
+  if (options.validation.is_given()) trials.validation.samples = options.validation;
+  trials.validation.samples.limit = options.validation.limit;
+  trials.validation.samples.kept = std::make_shared<data::KeptSamples>();
+  trials.batch_size = options.batch_size;
+  trials.metric = options.metric;
+  return trials;
 }
 
 }  // namespace
@@ -139,10 +127,7 @@ std::vector<plan::QuantConfig> DefaultLadder() {
   return ladder;
 }
 
-AutotuneReport Autotune(const AutotuneOptions& given) {
-  AutotuneOptions options = given;
-  options.samples.kept = std::make_shared<data::KeptSamples>();
-  options.validation.kept = std::make_shared<data::KeptSamples>();
+AutotuneReport Autotune(const AutotuneOptions& options) {
   if (!(options.tolerable_loss >= 0)) {
     Fail(ErrorCode::kInvalidArgument, "a tolerable loss is 0 or more, not {}",
          options.tolerable_loss);
@@ -153,7 +138,8 @@ AutotuneReport Autotune(const AutotuneOptions& given) {
   const std::vector<plan::QuantConfig> configs =
       options.configs.empty() ? DefaultLadder() : options.configs;
   AutotuneReport report;
-  if (options.metric) report.reference_metric = MeasureOwn(options.metric, options.model);
+  const Trials trials(TrialsOf(options));
+  report.reference_metric = trials.reference_metric();
   std::optional<size_t> best;
   bool is_kept = false;
   const fs::path output = FollowLink(options.output);
@@ -164,7 +150,7 @@ AutotuneReport Autotune(const AutotuneOptions& given) {
     AutotuneTrial& tried = report.trials.emplace_back();
     tried.config = configs[i].name;
     try {
-      QuantizeTo(trial.path(), options, configs[i]);
+      trials.Quantize(trial.path(), configs[i]);
     } catch (const Error& error) {
       // A full disk says nothing about the configuration, and the next one would not fit either.
       if (error.code() == ErrorCode::kIo) throw;
@@ -172,7 +158,8 @@ AutotuneReport Autotune(const AutotuneOptions& given) {
       tried.error = Replaced(error.what(), trial.path().string(), output.string());
       continue;
     }
-    report.measure = MeasureTrial(trial.path(), options, report.reference_metric, tried);
+    report.measure = MeasureTrial(trial.path(), trials, tried);
+    tried.evaluation.model = options.output;  // reports of equal runs are equal
     if (!best || tried.loss < report.trials[*best].loss) {
       best = i;
       is_kept = trial.CanMove();
@@ -192,7 +179,7 @@ AutotuneReport Autotune(const AutotuneOptions& given) {
     std::error_code ignored;
     if (!old_data.empty()) fs::remove(old_data, ignored);
   } else {
-    QuantizeTo(output, options, configs[*best]);  // the same bytes again
+    trials.Quantize(output, configs[*best]);  // the same bytes again
   }
   report_file.Write(ToJson(report));
   return report;

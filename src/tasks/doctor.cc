@@ -11,6 +11,7 @@
 
 #include "base/available_memory.h"
 #include "base/error.h"
+#include "base/fields_json.h"
 #include "base/messages.h"
 #include "base/processors.h"
 #include "base/text.h"
@@ -25,9 +26,6 @@ namespace {
 
 using Kind = Finding::Kind;
 namespace fs = std::filesystem;
-
-constexpr std::array<std::pair<std::string_view, Kind>, 3> kKinds{
-    {{"note", Kind::kNote}, {"warning", Kind::kWarning}, {"problem", Kind::kProblem}}};
 
 // The instruction sets that our kernels or ONNX Runtime's make use of, as Linux names them.
 constexpr std::array<std::string_view, 16> kInstructionSets{
@@ -191,34 +189,15 @@ bool DoctorReport::has_problem() const {
                              [](const Finding& finding) { return finding.kind == Kind::kProblem; });
 }
 
-std::string_view KindName(Finding::Kind kind) { return WordOf<Kind>(kKinds, kind); }
+std::string_view KindName(Finding::Kind kind) { return WordOf<Finding::Kind>(kFindingWords, kind); }
 
 DoctorReport Examine() { return Examination().Run(); }
 
 nlohmann::ordered_json ToJson(const DoctorReport& report) {
-  using Json = nlohmann::ordered_json;
-  const auto number = [](std::optional<uint64_t> bytes) { return bytes ? Json(*bytes) : Json(); };
-  Json findings = Json::array();
-  for (const Finding& finding : report.findings) {
-    findings.push_back({{"kind", KindName(finding.kind)}, {"text", finding.text}});
-  }
-  return {
-      {"bitpress_doctor", 1},
-      {"version", report.version},
-      {"build", report.build},
-      {"processor", report.processor},
-      {"architecture", report.architecture},
-      {"instruction_sets", report.instruction_sets},
-      {"kernels", report.kernels},
-      {"supported_kernels", report.supported_kernels},
-      {"threads", report.num_threads},
-      {"available_memory", number(report.available_memory)},
-      {"temporary_folder", report.temporary_folder.string()},
-      {"temporary_bytes", number(report.temporary_bytes)},
-      {"onnxruntime", {{"version", report.ort_version}, {"library", report.ort_library.string()}}},
-      {"operator_library", report.operator_library.string()},
-      {"runs_models", report.runs_models},
-      {"findings", std::move(findings)}};
+  nlohmann::ordered_json json = {{"bitpress_doctor", 1}};
+  json.update(FieldsToJson(report));
+  json["onnxruntime"] = {{"version", report.ort_version}, {"library", report.ort_library.string()}};
+  return json;
 }
 
 }  // namespace bitpress::tasks

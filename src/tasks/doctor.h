@@ -2,12 +2,19 @@
 // not work. Use it when a command fails or is slower than expected, and in reports of errors.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <filesystem>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
+#include <string_view>
+#include <tuple>
+#include <utility>
 #include <vector>
+
+#include "base/fields.h"
+#include "base/words.h"
 
 namespace bitpress::tasks {
 
@@ -17,6 +24,14 @@ struct Finding {
   Kind kind = Kind::kNote;
   std::string text;  // what it is, what follows, and what helps
 };
+inline constexpr std::array<std::pair<std::string_view, Finding::Kind>, 3> kFindingWords{
+    {{"note", Finding::Kind::kNote},
+     {"warning", Finding::Kind::kWarning},
+     {"problem", Finding::Kind::kProblem}}};
+constexpr Words<Finding::Kind> FieldWords(const Finding::Kind*) { return kFindingWords; }
+constexpr auto FieldsOf(const Finding*) {
+  return std::tuple(Field{"kind", &Finding::kind}, Field{"text", &Finding::text});
+}
 
 struct DoctorReport {
   std::string version;
@@ -39,6 +54,19 @@ struct DoctorReport {
 
   bool has_problem() const;
 };
+constexpr auto FieldsOf(const DoctorReport*) {
+  using Report = DoctorReport;
+  return std::tuple(
+      Field{"version", &Report::version}, Field{"build", &Report::build},
+      Field{"processor", &Report::processor}, Field{"architecture", &Report::architecture},
+      Field{"instruction_sets", &Report::instruction_sets}, Field{"kernels", &Report::kernels},
+      Field{"supported_kernels", &Report::supported_kernels},
+      Field{"threads", &Report::num_threads}, Field{"available_memory", &Report::available_memory},
+      Field{"temporary_folder", &Report::temporary_folder},
+      Field{"temporary_bytes", &Report::temporary_bytes},
+      Field{"operator_library", &Report::operator_library},
+      Field{"runs_models", &Report::runs_models}, Field{"findings", &Report::findings});
+}
 
 // Looks at this machine. It throws nothing for what is missing: that is a finding.
 DoctorReport Examine();

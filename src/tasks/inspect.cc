@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/fields_json.h"
 #include "graph/stored_bytes.h"
 #include "ops/quantizer_nodes.h"
 #include "weights/packed_nodes.h"
@@ -74,7 +75,7 @@ InspectReport Inspect(const std::filesystem::path& path) {
     if (ops::IsQuantizer(node)) ++report.quantizers[name];
   }
   report.places = PlacesOf(model);
-  report.saturating_nodes = evaluate::FindSaturatingNodes(model);
+  report.saturating_nodes = processors::FindSaturatingNodes(model);
   for (const auto& [domain, name] : model.Functions()) {
     report.functions.push_back(domain + "." + name);
   }
@@ -103,42 +104,20 @@ nlohmann::ordered_json ToJson(const InspectReport& report) {
     }
     return list;
   };
-  Json constants = Json::array();
-  for (const weights::StoredConstant& constant : report.constants) {
-    Json places = Json::array();
-    if (const auto found = report.places.find(constant.name); found != report.places.end()) {
-      for (const ops::LayerPlace& place : found->second) {
-        places.push_back({{"role", ops::LayerRoleName(place.role)},
-                          {"layer", place.layer ? Json(*place.layer) : Json()}});
-      }
+  Json json = {{"bitpress_inspection", 1},
+               {"inputs", values(report.inputs)},
+               {"outputs", values(report.outputs)}};
+  json.update(FieldsToJson(report));
+  for (Json& constant : json["constants"]) {
+    Json& places = constant["places"] = Json::array();
+    const auto found = report.places.find(constant["name"].get<std::string>());
+    if (found == report.places.end()) continue;
+    for (const ops::LayerPlace& place : found->second) {
+      places.push_back({{"role", ops::LayerRoleName(place.role)},
+                        {"layer", place.layer ? Json(*place.layer) : Json()}});
     }
-    constants.push_back({{"name", constant.name},
-                         {"format", constant.format},
-                         {"shape", constant.dims},
-                         {"num_bytes", constant.num_bytes},
-                         {"held_format", constant.held_format},
-                         {"reason", constant.reason},
-                         {"places", std::move(places)}});
   }
-  Json saturating = Json::array();
-  for (const evaluate::SaturatingNode& node : report.saturating_nodes) {
-    saturating.push_back({{"name", node.name},
-                          {"op_type", node.op_type},
-                          {"num_pairs", node.num_pairs},
-                          {"num_all_pairs", node.num_all_pairs}});
-  }
-  return {{"bitpress_inspection", 1},
-          {"file_bytes", report.file_bytes},
-          {"ir_version", report.ir_version},
-          {"opset_imports", report.opset_imports},
-          {"inputs", values(report.inputs)},
-          {"outputs", values(report.outputs)},
-          {"operators", report.operators},
-          {"quantizers", report.quantizers},
-          {"functions", report.functions},
-          {"constants", std::move(constants)},
-          {"saturating_nodes", std::move(saturating)},
-          {"metadata", report.metadata}};
+  return json;
 }
 
 }  // namespace bitpress::tasks

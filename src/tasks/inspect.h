@@ -7,11 +7,13 @@
 #include <map>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
+#include <tuple>
 #include <vector>
 
-#include "evaluate/integer_products.h"
+#include "base/fields.h"
 #include "graph/model.h"
 #include "ops/layer_roles.h"
+#include "processors/integer_products.h"
 #include "weights/stored_constants.h"
 
 namespace bitpress::tasks {
@@ -35,8 +37,21 @@ struct InspectReport {
   std::map<std::string, std::vector<ops::LayerPlace>> places;
   std::vector<std::string> functions;  // "bitpress.Unpack_mx6"
   // The nodes whose sums saturate for some activations on x86 without VNNI.
-  std::vector<evaluate::SaturatingNode> saturating_nodes;
+  std::vector<processors::SaturatingNode> saturating_nodes;
 };
+constexpr auto FieldsOf(const InspectReport*) {
+  using Report = InspectReport;
+  return std::tuple(Field{"file_bytes", &Report::file_bytes, "External data included."},
+                    Field{"ir_version", &Report::ir_version},
+                    Field{"opset_imports", &Report::opset_imports},
+                    Field{"operators", &Report::operators,
+                          "Number of operators by type, 'Conv' or 'domain::Op'."},
+                    Field{"quantizers", &Report::quantizers, "Of those that quantize a value."},
+                    Field{"functions", &Report::functions}, Field{"constants", &Report::constants},
+                    Field{"saturating_nodes", &Report::saturating_nodes,
+                          "Nodes whose sums saturate for some activations on x86 without VNNI."},
+                    Field{"metadata", &Report::metadata});
+}
 
 // Returns the contents of a model file. Throws Error naming the file.
 InspectReport Inspect(const std::filesystem::path& model);

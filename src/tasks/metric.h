@@ -11,8 +11,4 @@ namespace bitpress::tasks {
 // without our operator library, too. The model and the files beside it are removed after the call.
 using ModelMetric = std::function<double(const std::filesystem::path& model)>;
 
-// Returns the number that `metric` gives for `model`. Throws Error(kInvalidArgument) if it is not
-// finite.
-double MeasureOwn(const ModelMetric& metric, const std::filesystem::path& model);
-
 }  // namespace bitpress::tasks

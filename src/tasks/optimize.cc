@@ -6,6 +6,7 @@
 
 #include "base/atomic_file.h"
 #include "base/error.h"
+#include "base/fields_json.h"
 #include "deploy/check_process.h"
 #include "graph/clean_up.h"
 #include "graph/model.h"
@@ -46,12 +47,13 @@ OptimizeReport OptimizeForMachine(const OptimizeOptions& options) {
         runtime::OptimizeAs(runtime::Optimization::kAll, from, to);
       });
   WithContext(fmt::format("'{}'", options.model.string()), [&] {
-    graph::PassRunner passes(options.disabled_passes);
-    passes.Run(model, {.name = "remove-reorders", .run = [&](graph::Model& changed) {
-                         report.reorders = deploy::RemoveReorders(changed);
-                         deploy::NameReorders(changed);
-                         return graph::RemoveUnused(changed) > 0 || report.reorders.num_removed > 0;
-                       }});
+    if (!options.disabled_passes.contains(kRemoveReordersPass)) {
+      graph::RunPass(model, kRemoveReordersPass, [&](graph::Model& changed) {
+        report.reorders = deploy::RemoveReorders(changed);
+        deploy::NameReorders(changed);
+        return graph::RemoveUnused(changed) > 0 || report.reorders.num_removed > 0;
+      });
+    }
     model.SetMetadata(runtime::kMachineMetadata, report.machine);
     WrittenModel written = WriteModel(
         std::move(model),
@@ -63,14 +65,9 @@ OptimizeReport OptimizeForMachine(const OptimizeOptions& options) {
 }
 
 nlohmann::ordered_json ToJson(const OptimizeReport& report) {
-  return {{"bitpress_optimization", 1},
-          {"machine", report.machine},
-          {"input_bytes", report.input_bytes},
-          {"output_bytes", report.output_bytes},
-          {"num_reorders_removed", report.reorders.num_removed},
-          {"num_quantizers_moved", report.reorders.num_quantizers},
-          {"num_quantizers_left", report.reorders.num_left},
-          {"why_not_checked", report.why_not_checked}};
+  nlohmann::ordered_json json = {{"bitpress_optimization", 1}};
+  json.update(FieldsToJson(report));
+  return json;
 }
 
 }  // namespace bitpress::tasks

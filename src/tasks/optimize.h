@@ -6,7 +6,9 @@
 #include <filesystem>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
+#include <tuple>
 
+#include "base/fields.h"
 #include "deploy/remove_reorders.h"
 #include "graph/pass.h"
 
@@ -20,13 +22,26 @@ struct OptimizeOptions {
 };
 
 struct OptimizeReport {
-  std::string machine;  // "ONNX Runtime 1.31.1, AVX-512"
+  std::string machine;
   deploy::RemovedReorders reorders;
   uint64_t input_bytes = 0;  // size of the files, external data included
   uint64_t output_bytes = 0;
-  // The reason why the model was not checked although that was asked for; empty otherwise.
   std::string why_not_checked;
 };
+constexpr auto FieldsOf(const OptimizeReport*) {
+  using Report = OptimizeReport;
+  return std::tuple(
+      Field{"machine", &Report::machine, "'ONNX Runtime 1.31.1, AVX-512'."},
+      Field{"input_bytes", &Report::input_bytes}, Field{"output_bytes", &Report::output_bytes},
+      ComputedField{"num_reorders_removed",
+                    [](const Report& report) { return report.reorders.num_removed; }},
+      ComputedField{"num_quantizers_moved",
+                    [](const Report& report) { return report.reorders.num_quantizers; }},
+      ComputedField{"num_quantizers_left",
+                    [](const Report& report) { return report.reorders.num_left; }},
+      Field{"why_not_checked", &Report::why_not_checked,
+            "Why the model was not checked although that was asked for. '' otherwise."});
+}
 
 // Optimizes a model for machines like this one. It applies ONNX Runtime's full optimizations. Then
 // it lets quantizers without blocks work in ONNX Runtime's blocked layout

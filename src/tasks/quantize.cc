@@ -23,11 +23,11 @@ namespace {
 std::filesystem::path JournalOf(std::filesystem::path output) { return output += ".journal"; }
 
 // Changes the weights of the model and what the plan says of them.
-void Finetune(ResolvedModel& quantized, const QuantizeOptions& options, graph::PassRunner& passes,
-              ThreadPool& pool, QuantizeReport& report) {
+void Finetune(ResolvedModel& quantized, const QuantizeOptions& options, ThreadPool& pool,
+              QuantizeReport& report) {
   plan::ResolvedPlan& resolved = quantized.resolved;
   const plan::QuantConfig& config = resolved.plan.config;
-  if (config.finetune.empty()) return;
+  if (config.finetune.empty() || options.disabled_passes.contains(kFinetunePass)) return;
   const auto finetune = [&](graph::Model& model) {
     finetune::FinetuneOptions settings = FinetuneOptionsFor(config, options);
     settings.journal = JournalOf(options.output);
@@ -42,8 +42,7 @@ void Finetune(ResolvedModel& quantized, const QuantizeOptions& options, graph::P
     plan::CheckFits(resolved.plan, checked);  // or it throws
     return true;
   };
-  passes.Run(quantized.model,
-             {.name = "finetune", .run = finetune, .requires_before = fits, .ensures_after = fits});
+  graph::RunPass(quantized.model, kFinetunePass, finetune, fits, fits);
 }
 
 // Applies the plan to the model and writes it. With a guard, activations become float until the
@@ -103,12 +102,11 @@ QuantizeReport QuantizeOnce(const QuantizeOptions& options) {
   CheckPasses(options.disabled_passes);
   { const AtomicFile probe(options.output); }  // before any work
   if (!options.cache_scales_output.empty()) CheckWritable(options.cache_scales_output);
-  graph::PassRunner passes(options.disabled_passes);
   ThreadPool pool(options.num_threads);
-  ResolvedModel quantized = ResolveModel(options, passes, pool, report);
+  ResolvedModel quantized = ResolveModel(options, pool, report);
   WithContext(fmt::format("'{}'", options.model.string()), [&] {
     plan::ResolvedPlan& resolved = quantized.resolved;
-    Finetune(quantized, options, passes, pool, report);
+    Finetune(quantized, options, pool, report);
     Write(quantized.model, resolved, FormOf(options), options, pool, report);
     if (!options.cache_scales_output.empty()) {
       WriteCacheScales(options.cache_scales_output, resolved.plan);
@@ -146,7 +144,7 @@ QuantizeReport Quantize(const QuantizeOptions& given) {
   if (!is_far) return report;
   std::optional<ChangingPass> changing = FindChangingPass(options, report.plan.rewrites);
   // A plan and a calibration name the values of the model as that pass made it.
-  if (changing && options.plan_file.empty() && options.calibration.empty()) {
+  if (changing && !options.has_plan() && options.calibration.empty()) {
     QuantizeOptions without = options;
     without.disabled_passes.insert(changing->pass);
     report = QuantizeOnce(without);

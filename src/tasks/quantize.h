@@ -6,12 +6,15 @@
 #include <filesystem>
 #include <functional>
 #include <map>
+#include <memory>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
+#include "base/fields.h"
 #include "bitpress/quantize_options.h"
 #include "calibrate/held_back.h"
 #include "deploy/check_target.h"
@@ -28,6 +31,8 @@
 
 namespace bitpress::tasks {
 
+struct SharedWork;  // shared_work.h
+
 // The samples are for scales, fine-tuning, SmoothQuant and the check at the end.
 struct QuantizeOptions : RunOptions, QuantizeChoices {
   std::filesystem::path model;
@@ -37,8 +42,13 @@ struct QuantizeOptions : RunOptions, QuantizeChoices {
   std::filesystem::path output;
   plan::QuantConfig config;
   std::filesystem::path plan_file;  // not empty: read for the decisions instead of `config`
+  std::optional<plan::QuantPlan> plan = {};  // such decisions in memory
+  // What other runs for the same model and samples leave, and take from here. May be null.
+  std::shared_ptr<SharedWork> shared = {};
   // Changes the settings of fine-tuning in the plan's configuration; may be empty.
   std::function<void(plan::QuantConfig&)> change_plan = {};
+
+  bool has_plan() const { return plan || !plan_file.empty(); }
 };
 
 // Returns the form that the model is written in.
@@ -51,6 +61,11 @@ struct ChangingPass {
   double sqnr_db = 0;  // of that output, prepared with the pass, against the given model's
   bool is_undone = false;
 };
+constexpr auto FieldsOf(const ChangingPass*) {
+  return std::tuple(Field{"pass", &ChangingPass::pass}, Field{"output", &ChangingPass::output},
+                    Field{"sqnr_db", &ChangingPass::sqnr_db},
+                    Field{"is_undone", &ChangingPass::is_undone});
+}
 
 struct QuantizeReport {
   std::filesystem::path output;  // the file that was written
@@ -87,6 +102,55 @@ struct QuantizeReport {
   graph::StoredParts prepared_parts;
   graph::StoredParts output_parts;
 };
+
+// The parts of the report whose JSON is made of several fields.
+nlohmann::ordered_json TensorsJson(const QuantizeReport& report);
+nlohmann::ordered_json CachesJson(const QuantizeReport& report);
+nlohmann::ordered_json RewritesJson(const QuantizeReport& report);
+
+struct Verdict;
+Verdict VerdictOf(const QuantizeReport& report);  // see verdict.h
+
+constexpr auto FieldsOf(const QuantizeReport*) {
+  using Report = QuantizeReport;
+  return std::tuple(
+      ComputedField{"config", [](const Report& report) { return report.plan.config.name; }},
+      Field{"input_bytes", &Report::input_bytes, "Size of the files, external data included."},
+      Field{"output_bytes", &Report::output_bytes},
+      ComputedField{"tensors", &TensorsJson,
+                    "Each value of the plan with its role, its format (None: float) and the reason "
+                    "why it stays float."},
+      ComputedField{"caches", &CachesJson, "The key-value caches, likewise."},
+      ComputedField{"weights", [](const Report& report) { return report.transform.weights; }},
+      Field{"left_float", &Report::left_float,
+            "Activations with an integer format that stayed float, with the reason."},
+      Field{"already_quantized", &Report::already_quantized,
+            "The operators that quantized or read codes before, with their numbers: what they read "
+            "stays as it is. Empty for a float model."},
+      Field{"unsigned_weights", &Report::unsigned_weights,
+            "Weights that are uint8 instead of int8 (integer_kernels=safe)."},
+      ComputedField{"rewrites", &RewritesJson, "What preparation changed."},
+      Field{"finetuning", &Report::finetune, "Empty without fine-tuning."},
+      Field{"guard", &Report::guard, "None: there was nothing to guard."},
+      Field{"held_back", &Report::held_back,
+            "What the samples held back in calibration show. None: they were too few, or the "
+            "statistics come from a file."},
+      ComputedField{"native", [](const Report& report) { return report.transform.native; },
+                    "Weights that ONNX Runtime's own operators read."},
+      ComputedField{"integer_operators",
+                    [](const Report& report) { return report.transform.integer; },
+                    "Nodes that form=qoperator wrote as operators on codes."},
+      ComputedField{"needs_library",
+                    [](const Report& report) { return report.transform.portable.omissions; },
+                    "Operators that run only with the operator library."},
+      ComputedField{"verdict", &VerdictOf, "What a user has to know before anything else."},
+      Field{"check", &Report::target,
+            "What ONNX Runtime makes of the model. None if it was not checked.", "target"},
+      Field{"why_not_checked", &Report::why_not_checked,
+            "Why the model was not checked although that was asked for. '' otherwise."},
+      Field{"unmatched_words", &Report::unmatched_words,
+            "What words of optional rules fit nothing in the model."});
+}
 
 // Prepares the model, plans (or reads the plan), quantizes, and writes the model, which is checked
 // before it stands in its place (write_model.h). Throws Error; leaves nothing behind then.

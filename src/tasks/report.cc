@@ -125,7 +125,7 @@ class Reporter {
           std::ranges::find(result_.layers, learned.node, &report::LayerReport::node);
       if (layer == result_.layers.end() || !learned.is_tuned) continue;
       layer->learned = {learned.error_before, learned.error_after};
-      layer->judged_by = finetune::JudgeName(learned.judge);
+      layer->judged_by = WordOf<finetune::Judge>(finetune::kJudgeWords, learned.judge);
       layer->taken_from = fmt::format("{} ({})", learned.taken_from, learned.choice);
     }
   }

@@ -21,7 +21,9 @@
 #include "runtime/machine.h"
 #include "tasks/cache_scales.h"
 #include "tasks/calibrate.h"
+#include "tasks/passes.h"
 #include "tasks/plan.h"
+#include "tasks/shared_work.h"
 #include "tasks/smooth.h"
 
 namespace bitpress::tasks {
@@ -30,15 +32,25 @@ namespace {
 // Every so many samples, one also tells whether the others stand for it.
 constexpr size_t kHoldBackEvery = 8;
 
+using Statistics = std::shared_ptr<const calibrate::CalibrationResult>;
+
+Statistics Share(calibrate::CalibrationTable table) {
+  return std::make_shared<const calibrate::CalibrationResult>(
+      calibrate::CalibrationResult{.table = std::move(table)});
+}
+
+PreparationKey KeyOf(const QuantizeOptions& options, const plan::Rewrites& rewrites) {
+  return {options.preparation, rewrites, options.disabled_passes};
+}
+
 // Returns the statistics that a plan's integers need, from a file or from samples; empty if it
-// needs none. Fills in `held_back` if samples were held back.
-calibrate::CalibrationTable TableFor(const graph::Model& model, const plan::QuantPlan& plan,
-                                     const QuantizeOptions& options,
-                                     std::optional<calibrate::HeldBackReport>& held_back) {
+// needs none.
+Statistics StatisticsFor(const graph::Model& model, const plan::QuantPlan& plan,
+                         const QuantizeOptions& options) {
   const std::vector<std::string> values = calibrate::ValuesToCalibrate(plan);
-  if (values.empty()) return {};
+  if (values.empty()) return Share({});
   if (!options.calibration.empty()) {
-    return LoadTable(model, plan.rewrites, options.calibration);
+    return Share(LoadTable(model, plan.rewrites, options.calibration));
   }
   if (!options.samples.is_given()) {
     Fail(ErrorCode::kInvalidArgument,
@@ -51,10 +63,16 @@ calibrate::CalibrationTable TableFor(const graph::Model& model, const plan::Quan
   calibration.axes = calibrate::ChannelsToCalibrate(plan, model);
   calibration.caches = calibrate::CachesToCalibrate(plan);
   calibration.hold_back_every = kHoldBackEvery;
-  calibrate::CalibrationResult result = GatherStatistics(model, options.model.filename().string(),
-                                                         values, options, std::move(calibration));
-  if (result.parts) held_back = calibrate::CompareHeldBack(plan, result.table, *result.parts);
-  return std::move(result.table);
+  const StatisticsKey key{KeyOf(options, plan.rewrites), values, calibration.axes,
+                          calibration.caches, options.samples.limit};
+  const auto gather = [&] {
+    return GatherStatistics(model, options.model.filename().string(), values, options,
+                            std::move(calibration));
+  };
+  // Smoothing with other settings gives the values other numbers.
+  SharedWork own;
+  const bool is_shared = options.shared && !plan.config.smooth_quant;
+  return (is_shared ? *options.shared : own).statistics.Get(key, gather);
 }
 
 // The float model, with the data that its plan depends on.
@@ -64,21 +82,40 @@ struct Prepared {
   std::optional<calibrate::CalibrationTable> table;
 };
 
-Prepared PrepareModel(const QuantizeOptions& options, const plan::QuantConfig& config,
-                      const plan::Rewrites& rewrites, graph::PassRunner& passes,
-                      QuantizeReport& report) {
+// Loads and prepares the model of the options.
+PreparedModel PrepareAnew(const QuantizeOptions& options, const plan::Rewrites& rewrites) {
   graph::Model given = runtime::LoadPortable(options.model);
   // Preparing folds operators that decode constants.
-  report.already_quantized = ops::QuantizedOperators(given);
-  report.input_parts = graph::MeasureParts(given);
-  report.input_bytes = given.file_bytes();
-  Prepared prepared{rewrite::Prepare(std::move(given), options.model,
-                                     {.preparation = options.preparation,
-                                      .rewrites = rewrites,
-                                      .disabled_passes = options.disabled_passes},
-                                     &report.rewritten),
-                    std::nullopt};
-  if (!config.smooth_quant) return prepared;
+  auto already_quantized = ops::QuantizedOperators(given);
+  const graph::StoredParts input_parts = graph::MeasureParts(given);
+  const uint64_t input_bytes = given.file_bytes();
+  rewrite::RewriteReport rewritten;
+  graph::Model model = rewrite::Prepare(std::move(given), options.model,
+                                        {.preparation = options.preparation,
+                                         .rewrites = rewrites,
+                                         .disabled_passes = options.disabled_passes},
+                                        &rewritten);
+  return {std::move(model), std::move(rewritten), std::move(already_quantized), input_parts,
+          input_bytes};
+}
+
+PreparedModel Prepare(const QuantizeOptions& options, const plan::Rewrites& rewrites) {
+  if (!options.shared) return PrepareAnew(options, rewrites);
+  const auto shared = options.shared->prepared.Get(KeyOf(options, rewrites),
+                                                   [&] { return PrepareAnew(options, rewrites); });
+  return {shared->model.Clone(), shared->rewritten, shared->already_quantized, shared->input_parts,
+          shared->input_bytes};
+}
+
+Prepared PrepareModel(const QuantizeOptions& options, const plan::QuantConfig& config,
+                      const plan::Rewrites& rewrites, QuantizeReport& report) {
+  PreparedModel made = Prepare(options, rewrites);
+  report.already_quantized = std::move(made.already_quantized);
+  report.input_parts = made.input_parts;
+  report.input_bytes = made.input_bytes;
+  report.rewritten = std::move(made.rewritten);
+  Prepared prepared{std::move(made.model), std::nullopt};
+  if (!config.smooth_quant || options.disabled_passes.contains(kSmoothPass)) return prepared;
   const auto smooth = [&](graph::Model& model) {
     if (!options.calibration.empty()) {
       prepared.table = LoadTable(model, rewrites, options.calibration);
@@ -89,21 +126,23 @@ Prepared PrepareModel(const QuantizeOptions& options, const plan::QuantConfig& c
     settings.model_name = options.model.filename().string();
     settings.calibration = options.calibration;
     // A plan names the values of the model as it is.
-    settings.may_insert = options.plan_file.empty();
+    settings.may_insert = !options.has_plan();
     report.smoothed = SmoothModel(model, settings, prepared.table);
     return !report.smoothed->smoothed.empty();
   };
   WithContext(fmt::format("'{}'", options.model.string()),
-              [&] { passes.Run(prepared.model, {.name = "smooth", .run = smooth}); });
+              [&] { graph::RunPass(prepared.model, kSmoothPass, smooth); });
   return prepared;
 }
 
 // Gives the plan its scales.
 plan::ResolvedPlan Resolve(plan::QuantPlan plan, Prepared& prepared, const QuantizeOptions& options,
                            ThreadPool& pool, QuantizeReport& report) {
-  const calibrate::CalibrationTable table =
-      prepared.table ? std::move(*prepared.table)
-                     : TableFor(prepared.model, plan, options, report.held_back);
+  const Statistics statistics = prepared.table ? Share(std::move(*prepared.table))
+                                               : StatisticsFor(prepared.model, plan, options);
+  if (statistics->parts) {
+    report.held_back = calibrate::CompareHeldBack(plan, statistics->table, *statistics->parts);
+  }
   // The guard has nothing to do where no scale is chosen from statistics.
   const bool is_guarded = plan.config.guard && !calibrate::ValuesToCalibrate(plan).empty();
   std::unique_ptr<data::Source> samples;
@@ -111,8 +150,8 @@ plan::ResolvedPlan Resolve(plan::QuantPlan plan, Prepared& prepared, const Quant
     samples = OpenSamples(prepared.model, options.First(calibrate::kMostGuardCandidates));
   }
   const calibrate::GuardOptions guard{samples.get(), options.num_threads, options.progress};
-  plan::ResolvedPlan resolved = calibrate::ResolvePlan(std::move(plan), prepared.model, table, pool,
-                                                       samples ? &guard : nullptr);
+  plan::ResolvedPlan resolved = calibrate::ResolvePlan(
+      std::move(plan), prepared.model, statistics->table, pool, samples ? &guard : nullptr);
   if (is_guarded && !samples) {
     resolved.guard.emplace().note =
         fmt::format("it needs samples besides the statistics: give {} too", OptionName("data"));
@@ -122,18 +161,16 @@ plan::ResolvedPlan Resolve(plan::QuantPlan plan, Prepared& prepared, const Quant
 
 }  // namespace
 
-ResolvedModel ResolveModel(const QuantizeOptions& given, graph::PassRunner& passes,
-                           ThreadPool& pool, QuantizeReport& report) {
+ResolvedModel ResolveModel(const QuantizeOptions& given, ThreadPool& pool, QuantizeReport& report) {
   QuantizeOptions options = given;
   options.samples.shard = {};
-  const bool has_plan = !options.plan_file.empty();
-  if (has_plan) report.plan = ReadPlan(options.plan_file);
+  const bool has_plan = options.has_plan();
+  if (has_plan) report.plan = options.plan ? *options.plan : ReadPlan(options.plan_file);
   if (has_plan && options.change_plan) options.change_plan(report.plan.config);
   const plan::QuantConfig& config = has_plan ? report.plan.config : options.config;
   static_cast<RunOptions&>(options) = options.ForCalibration(config.calibration_samples);
-  Prepared prepared =
-      PrepareModel(options, config, has_plan ? report.plan.rewrites : plan::ResolveRewrites(config),
-                   passes, report);
+  Prepared prepared = PrepareModel(
+      options, config, has_plan ? report.plan.rewrites : plan::ResolveRewrites(config), report);
   report.prepared_parts = graph::MeasureParts(prepared.model);
   if (has_plan) {
     WithContext(fmt::format("plan '{}'", options.plan_file.string()),

@@ -1,4 +1,3 @@
-
 #include "tasks/search.h"
 
 #include <algorithm>
@@ -9,6 +8,7 @@
 
 #include "base/atomic_file.h"
 #include "base/error.h"
+#include "base/fields_json.h"
 #include "base/scratch_folder.h"
 #include "base/thread_pool.h"
 #include "base/version.h"
@@ -16,9 +16,7 @@
 #include "search/front_svg.h"
 #include "search/journal.h"
 #include "search/json_numbers.h"
-#include "tasks/evaluate.h"
 #include "tasks/json_file.h"
-#include "tasks/quantize.h"
 
 namespace bitpress::tasks {
 namespace {
@@ -29,18 +27,19 @@ namespace fs = std::filesystem;
 constexpr int64_t kSearchVersion = 1;  // version of the file format (docs/versions.md)
 
 // Measures whole models, remembers them, and keeps what was measured in a journal.
-class Trials {
+class Choices {
  public:
-  Trials(const SearchSpace& space, const SearchOptions& options, const SearchReport& report,
-         const OwnMeasure& own, const std::string& key, ThreadPool& pool)
+  Choices(const SearchSpace& space, const SearchOptions& options, const SearchReport& report,
+          const Trials& trials, const std::string& key, ThreadPool& pool)
       : space_(space),
         options_(options),
         report_(report),
-        own_(own),
+        trials_(trials),
         pool_(pool),
         // Nothing tells whether a metric is the same one in another run.
-        journal_(own.metric ? fs::path() : JournalBeside(options.output, options, ".trials"), key) {
-  }
+        journal_(trials.reference_metric() ? fs::path()
+                                           : JournalBeside(options.output, options, ".trials"),
+                 key) {}
 
   search::Measurement Measure(const search::Choice& choice) {
     return Measure(fmt::format("{}", fmt::join(choice, ",")),
@@ -61,44 +60,40 @@ class Trials {
  private:
   search::Measurement Measure(const std::string& name, plan::QuantPlan plan) {
     if (options_.progress) options_.progress("measure models", num_measured_++, 0);
-    if (auto known = journal_.Find(name, search::MeasurementFromJson)) return *known;
+    if (auto known = journal_.Find(name, FieldsFromJson<search::Measurement>)) return *known;
     const search::Measurement measurement =
-        space_.MeasurePlan(std::move(plan), options_.batch_size, own_, pool_);
-    journal_.Add(name, search::ToJson(measurement));
+        space_.MeasurePlan(std::move(plan), options_.batch_size, trials_, pool_);
+    journal_.Add(name, FieldsToJson(measurement, NonFinite::kText));
     return measurement;
   }
 
   const SearchSpace& space_;
   const SearchOptions& options_;
   const SearchReport& report_;
-  const OwnMeasure& own_;
+  const Trials& trials_;
   ThreadPool& pool_;
   search::MeasurementJournal journal_;
   size_t num_measured_ = 0;
 };
 
+TrialOptions TrialsOf(const SearchOptions& options) {
+  TrialOptions trials;
+  static_cast<RunOptions&>(trials) = options;
+  trials.model = options.model;
+  trials.preparation = options.preparation;
+  trials.validation = options;
+  trials.batch_size = options.batch_size;
+  trials.output_index = options.output_index;
+  trials.metric = options.metric;
+  return trials;
+}
+
 // Measures the plan in the form that a user will apply, so that the figures are the same.
-search::Measurement MeasureFinal(const SearchOptions& options, const plan::QuantPlan& plan,
-                                 const OwnMeasure& own) {
+search::Measurement MeasureFinal(const Trials& trials, const plan::QuantPlan& plan) {
   const ScratchFolder folder;
-  const fs::path plan_file = folder.path() / "plan.json";
-  WriteFile(plan_file, plan::ToJson(plan));
-  QuantizeOptions quantize;
-  static_cast<RunOptions&>(quantize) = options;
-  quantize.model = options.model;
-  quantize.output = folder.path() / "final.onnx";
-  quantize.plan_file = plan_file;
-  quantize.preparation = options.preparation;
-  Quantize(quantize);
-  EvaluateOptions evaluate;
-  static_cast<RunOptions&>(evaluate) = options;
-  evaluate.model = quantize.output;
-  evaluate.reference = options.model;
-  evaluate.batch_size = options.batch_size;
-  evaluate.output_index = options.output_index;
-  search::Measurement measurement = ToMeasurement(Evaluate(evaluate));
-  own.AddTo(measurement, quantize.output);
-  return measurement;
+  const fs::path model = folder.path() / "final.onnx";
+  trials.Quantize(model, plan);
+  return ToMeasurement(trials.Evaluate(model), trials, model);
 }
 
 std::string PictureOf(const SearchReport& report) {
@@ -142,7 +137,7 @@ void CheckBudget(const SearchSpace& space, const SearchOptions& options, search:
 }
 
 void RunSearch(const SearchOptions& options, SearchReport& report) {
-  const OwnMeasure own(options.metric, options.model);
+  const Trials trials(TrialsOf(options));
   const SearchSpace space(options);
   ThreadPool pool(options.num_threads);
   report.space = space.space();
@@ -160,16 +155,16 @@ void RunSearch(const SearchOptions& options, SearchReport& report) {
                           report.groups, std::move(stored), graph::StoredBytes(options.model));
   // A choice has a number for each group.
   const std::string trials_key = key + " bound " + search::BindingsText(options.bindings);
-  Trials trials(space, options, report, own, trials_key, pool);
-  report.rest_noise = trials.MeasureRest();
+  Choices choices(space, options, report, trials, trials_key, pool);
+  report.rest_noise = choices.MeasureRest();
   costs.set_fixed_noise(report.rest_noise);
   report.result = search::Search(costs, report.space, options.goals,
-                                 [&](const auto& choice) { return trials.Measure(choice); });
+                                 [&](const auto& choice) { return choices.Measure(choice); });
   const search::Choice& choice = report.result.points[report.result.chosen].choice;
   report.plan = space.PlanOf(report.groups, report.sensitivity, choice);
   constexpr size_t kNumWorst = 5;
   report.worst = search::WorstGroups(costs, report.space, choice, kNumWorst);
-  report.final_measurement = MeasureFinal(options, report.plan, own);
+  report.final_measurement = MeasureFinal(trials, report.plan);
 }
 
 }  // namespace
@@ -211,8 +206,7 @@ SearchReport Search(const SearchOptions& options) {
 Json ToJson(const SearchReport& report) {
   const bool is_divergence = report.sensitivity.is_divergence();
   const auto loss_to_json = [&](double noise) {
-    return is_divergence ? search::NumberToJson(noise)
-                         : search::DecibelsToJson(evaluate::SqnrDb(noise));
+    return is_divergence ? search::ToJson(noise) : search::DecibelsToJson(evaluate::SqnrDb(noise));
   };
   const char* const predicted = is_divergence ? "predicted_divergence" : "predicted_sqnr_db";
   Json points = Json::array();
@@ -223,10 +217,11 @@ Json ToJson(const SearchReport& report) {
         layers[report.sensitivity.layers[layer].node] = report.Describe(point.choice, group);
       }
     }
-    points.push_back({{"cost", point.cost},
-                      {predicted, loss_to_json(point.noise)},
-                      {"measured", point.measured ? search::ToJson(*point.measured) : Json()},
-                      {"layers", std::move(layers)}});
+    points.push_back(
+        {{"cost", point.cost},
+         {predicted, loss_to_json(point.noise)},
+         {"measured", FieldJson<std::optional<search::Measurement>>::To(point.measured, {})},
+         {"layers", std::move(layers)}});
   }
   Json worst = Json::array();
   for (const auto& [group, noise] : report.worst) {
@@ -246,7 +241,7 @@ Json ToJson(const SearchReport& report) {
           {"num_measured", report.result.num_measured},
           {is_divergence ? "rest_divergence" : "rest_sqnr_db", loss_to_json(report.rest_noise)},
           {"chosen", report.result.chosen},
-          {"final", search::ToJson(report.final_measurement)},
+          {"final", FieldsToJson(report.final_measurement)},
           {"worst", std::move(worst)},
           {"front", std::move(points)}};
 }

@@ -1,4 +1,3 @@
-
 #include "tasks/search_space.h"
 
 #include <algorithm>
@@ -22,7 +21,6 @@
 #include "runtime/ort_library.h"
 #include "runtime/session.h"
 #include "tasks/calibrate.h"
-#include "tasks/metric.h"
 
 namespace bitpress::tasks {
 namespace {
@@ -193,19 +191,8 @@ plan::QuantPlan SearchSpace::PlanOfRest(const search::Sensitivity& sensitivity) 
   return plan::MakePlan(config, model_, options_.model.filename().string());
 }
 
-OwnMeasure::OwnMeasure(ModelMetric own, const std::filesystem::path& reference_model)
-    : metric(std::move(own)) {
-  if (metric) reference = MeasureOwn(metric, reference_model);
-}
-
-void OwnMeasure::AddTo(search::Measurement& measurement, const std::filesystem::path& model) const {
-  if (!metric) return;
-  measurement.metric = MeasureOwn(metric, model);
-  measurement.reference_metric = reference;
-}
-
 search::Measurement SearchSpace::MeasurePlan(plan::QuantPlan plan, size_t batch_size,
-                                             const OwnMeasure& own, ThreadPool& pool) const {
+                                             const Trials& trials, ThreadPool& pool) const {
   const ScratchFolder folder;
   const std::filesystem::path path = folder.path() / "trial.onnx";
   // The trial's, whose caches may be integers.
@@ -215,7 +202,7 @@ search::Measurement SearchSpace::MeasurePlan(plan::QuantPlan plan, size_t batch_
     emit::ApplyOptions apply;
     // The values are those of packed weights, and load faster.
     apply.storage = emit::Storage::kSimulated;
-    apply.is_portable = own.metric || runtime::FindOperatorLibrary().empty();
+    apply.is_portable = trials.reference_metric() || runtime::FindOperatorLibrary().empty();
     // Samples that are no tokens hold caches of floats themselves.
     apply.keeps_interface = options_.samples.tokens.empty();
     const plan::ResolvedPlan resolved =
@@ -237,13 +224,14 @@ search::Measurement SearchSpace::MeasurePlan(plan::QuantPlan plan, size_t batch_
     options.reference_tokens = data::TokenInputs(model_);
     options.num_decoded = 0;
   }
-  search::Measurement measurement = ToMeasurement(evaluate::Evaluate(options, *samples));
+  search::Measurement measurement =
+      ToMeasurement(evaluate::Evaluate(options, *samples), trials, path);
   measurement.file_bytes = 0;  // not of the model that will be written
-  own.AddTo(measurement, path);
   return measurement;
 }
 
-search::Measurement ToMeasurement(const evaluate::EvaluationReport& report) {
+search::Measurement ToMeasurement(const evaluate::EvaluationReport& report, const Trials& trials,
+                                  const fs::path& model) {
   search::Measurement measurement;
   measurement.sqnr_db = report.sqnr_db.value_or(0);
   measurement.cosine = report.cosine.value_or(1);
@@ -256,6 +244,8 @@ search::Measurement ToMeasurement(const evaluate::EvaluationReport& report) {
   measurement.top1 = report.top1;
   measurement.reference_top1 = report.reference_top1;
   measurement.file_bytes = report.file_bytes;
+  measurement.metric = trials.MeasureOwn(model);
+  measurement.reference_metric = trials.reference_metric();
   return measurement;
 }
 

@@ -21,8 +21,8 @@
 #include "search/candidates.h"
 #include "search/search.h"
 #include "search/sensitivity.h"
-#include "tasks/metric.h"
 #include "tasks/run.h"
+#include "tasks/trials.h"
 
 namespace bitpress::tasks {
 
@@ -50,17 +50,6 @@ struct SpaceOptions : RunOptions {
   size_t num_sensitivity_samples = 0;  // the first ones of `samples`; 0: 32, of tokens 2
 };
 
-// The caller's own measure, and its number for the float model.
-struct OwnMeasure {
-  // Measures the float model, `reference`. Throws Error if `metric` gives no number. `metric` may
-  // be empty.
-  OwnMeasure(ModelMetric metric, const std::filesystem::path& reference);
-  void AddTo(search::Measurement& measurement, const std::filesystem::path& model) const;
-
-  ModelMetric metric;
-  std::optional<double> reference;
-};
-
 class SearchSpace {
  public:
   // Reads and plans the model. `options` must outlive the space. Throws Error for errors in
@@ -85,7 +74,7 @@ class SearchSpace {
   plan::QuantPlan PlanOfRest(const search::Sensitivity& sensitivity) const;
   // Compares the plan's model with the float model on all samples, before fine-tuning. Throws
   // Error.
-  search::Measurement MeasurePlan(plan::QuantPlan plan, size_t batch_size, const OwnMeasure& own,
+  search::Measurement MeasurePlan(plan::QuantPlan plan, size_t batch_size, const Trials& trials,
                                   ThreadPool& pool) const;
   // Returns a text of everything that measurements depend on: the versions of Bitpress and ONNX
   // Runtime, the model, the candidates and the content of all samples, which are read for that.
@@ -105,8 +94,10 @@ class SearchSpace {
   search::SearchLayers layers_;
 };
 
-// Returns the figures of an evaluation that count for a search.
-search::Measurement ToMeasurement(const evaluate::EvaluationReport& report);
+// Returns the figures of an evaluation that count for a search, and those of the caller's own
+// measure of `model`.
+search::Measurement ToMeasurement(const evaluate::EvaluationReport& report, const Trials& trials,
+                                  const std::filesystem::path& model);
 
 // Returns the file beside `output` that keeps measurements. Returns "" if nothing tells which
 // samples they belong to.

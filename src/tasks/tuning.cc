@@ -22,9 +22,8 @@ namespace {
 template <typename Work>
 auto WithResolved(const QuantizeOptions& options, ThreadPool& pool, const Work& work) {
   CheckPasses(options.disabled_passes);
-  graph::PassRunner passes(options.disabled_passes);
   QuantizeReport report;
-  const ResolvedModel quantized = ResolveModel(options, passes, pool, report);
+  const ResolvedModel quantized = ResolveModel(options, pool, report);
   const plan::QuantConfig& config = quantized.resolved.plan.config;
   return WithContext(fmt::format("'{}'", options.model.string()), [&] {
     if (config.finetune.empty()) {

@@ -7,7 +7,9 @@
 #include <filesystem>
 #include <nlohmann/json_fwd.hpp>
 #include <span>
+#include <tuple>
 
+#include "base/fields.h"
 #include "data/source.h"
 #include "finetune/in_parts.h"
 #include "tasks/quantize.h"
@@ -21,10 +23,16 @@ namespace bitpress::tasks {
 finetune::GatheredReport GatherMoments(const QuantizeOptions& options);
 
 struct TuneReport {
-  size_t num_layers = 0;   // of this part
-  size_t num_tuned = 0;    // that have learned weights
-  size_t num_resumed = 0;  // that the journal had
+  size_t num_layers = 0;
+  size_t num_tuned = 0;
+  size_t num_resumed = 0;
 };
+constexpr auto FieldsOf(const TuneReport*) {
+  return std::tuple(
+      Field{"num_layers", &TuneReport::num_layers, "Layers of this part."},
+      Field{"num_tuned", &TuneReport::num_tuned, "Layers that have learned weights."},
+      Field{"num_resumed", &TuneReport::num_resumed, "Layers that the journal had already."});
+}
 
 // Learns some of the layers from a file with the moments of all samples and writes them to the
 // journal `options.output`. A run that was stopped goes on from it. The journals of all parts,

@@ -5,6 +5,7 @@
 
 #include "base/atomic_file.h"
 #include "base/error.h"
+#include "base/fields_json.h"
 #include "base/thread_pool.h"
 #include "graph/clean_up.h"
 #include "graph/model.h"
@@ -38,12 +39,9 @@ UnpackReport Unpack(const UnpackOptions& options) {
 }
 
 nlohmann::ordered_json ToJson(const UnpackReport& report) {
-  return {{"bitpress_unpacking", 1},
-          {"input_bytes", report.input_bytes},
-          {"output_bytes", report.output_bytes},
-          {"num_weights", report.num_weights},
-          {"num_quantizers_dropped", report.num_quantizers},
-          {"why_not_checked", report.why_not_checked}};
+  nlohmann::ordered_json json = {{"bitpress_unpacking", 1}};
+  json.update(FieldsToJson(report));
+  return json;
 }
 
 }  // namespace bitpress::tasks

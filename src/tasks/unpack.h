@@ -7,7 +7,9 @@
 #include <filesystem>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
+#include <tuple>
 
+#include "base/fields.h"
 #include "bitpress/progress.h"
 #include "graph/model.h"
 
@@ -25,12 +27,21 @@ struct UnpackOptions {
 
 struct UnpackReport {
   size_t num_weights = 0;
-  size_t num_quantizers = 0;  // those that were dropped
-  uint64_t input_bytes = 0;   // size of the files, external data included
+  size_t num_quantizers = 0;
+  uint64_t input_bytes = 0;  // size of the files, external data included
   uint64_t output_bytes = 0;
-  // The reason why the model was not checked although that was asked for; empty otherwise.
   std::string why_not_checked;
 };
+constexpr auto FieldsOf(const UnpackReport*) {
+  using Report = UnpackReport;
+  return std::tuple(
+      Field{"input_bytes", &Report::input_bytes}, Field{"output_bytes", &Report::output_bytes},
+      Field{"num_weights", &Report::num_weights},
+      Field{"num_quantizers_dropped", &Report::num_quantizers, "Quantizers that were removed.",
+            "num_quantizers"},
+      Field{"why_not_checked", &Report::why_not_checked,
+            "Why the model was not checked although that was asked for. '' otherwise."});
+}
 
 // Writes the float equivalent of a packed model: every weight as the floats that its codes mean.
 // Throws Error; leaves nothing behind then.

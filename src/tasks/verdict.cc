@@ -358,13 +358,4 @@ std::string Describe(const Verdict& verdict) {
   return text;
 }
 
-nlohmann::ordered_json ToJson(const Verdict& verdict) {
-  nlohmann::ordered_json json = {{"lines", verdict.lines},
-                                 {"warnings", nlohmann::ordered_json::array()}};
-  for (const Warning& warning : verdict.warnings) {
-    json["warnings"].push_back({{"kind", warning.kind}, {"text", warning.text}});
-  }
-  return json;
-}
-
 }  // namespace bitpress::tasks

@@ -2,11 +2,12 @@
 // outputs are, how fast it is, what computes how, and what is wrong with it.
 #pragma once
 
-#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <vector>
 
+#include "base/fields.h"
 #include "tasks/quantize.h"
 
 namespace bitpress::tasks {
@@ -19,19 +20,20 @@ struct Warning {
   std::string_view kind;
   std::string text;  // one line, with the one thing to do
 };
+constexpr auto FieldsOf(const Warning*) {
+  return std::tuple(Field{"kind", &Warning::kind}, Field{"text", &Warning::text});
+}
 
 struct Verdict {
   // Three lines: size; closeness and time; the shares of products and constants.
   std::vector<std::string> lines;
   std::vector<Warning> warnings;  // the worst first
 };
-
-Verdict VerdictOf(const QuantizeReport& report);
+constexpr auto FieldsOf(const Verdict*) {
+  return std::tuple(Field{"lines", &Verdict::lines}, Field{"warnings", &Verdict::warnings});
+}
 
 // Returns the verdict as text: the three lines, then "  WARNING: ..." for each warning.
 std::string Describe(const Verdict& verdict);
-
-// Returns {"lines": [...], "warnings": [{"kind", "text"}, ...]}.
-nlohmann::ordered_json ToJson(const Verdict& verdict);
 
 }  // namespace bitpress::tasks

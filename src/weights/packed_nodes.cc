@@ -163,30 +163,6 @@ std::string WeightValues::ValueOf(const Node& node, const PackedStorage& storage
   return known->second;
 }
 
-size_t RenewUnpackNodes(Model& model) {
-  std::set<std::string> old_names;
-  size_t num_renewed = 0;
-  for (Node node : model.AllNodes()) {
-    if (!ops::IsUnpack(node)) continue;
-    const PackedStorage storage = StorageOf(model, *PackedWeightOf(model, node));
-    const bool has_attributes = std::ranges::all_of(
-        storage.attributes, [&](const auto& entry) { return node.HasAttribute(entry.first); });
-    if (has_attributes && node.op_type() == storage.function.name) continue;
-    graph::NodeSpec spec{node.name(), storage.function.name, node.domain(),
-                         {},          {node.output(0)},      storage.attributes};
-    for (size_t i = 0; i < node.num_inputs(); ++i) spec.inputs.push_back(node.input(i));
-    old_names.insert(node.op_type());
-    node.set_output(0, model.FreshName(node.output(0) + "_replaced"));
-    model.InsertNode(spec, node);
-    model.RemoveNode(node);
-    model.SetFunction(storage.function);
-    ++num_renewed;
-  }
-  for (const Node& node : model.AllNodes()) old_names.erase(node.op_type());
-  for (const std::string& name : old_names) model.RemoveFunction("bitpress", name);
-  return num_renewed;
-}
-
 size_t ExpandPackedNodes(Model& model) {
   WeightValues weights(model);
   std::vector<std::pair<Node, PackedReader::Kind>> nodes;

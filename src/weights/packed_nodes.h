@@ -57,12 +57,6 @@ class WeightValues {
   std::map<std::string, std::string> values_;  // of the joined names of the parts
 };
 
-// Gives Unpack nodes of older files the names and attributes of today's decoders. Until then no
-// decoder may be added to the model: it would replace one of the same name that the old nodes call.
-// Returns the number of changed nodes. Throws Error(kInvalidModel) naming a node that is called
-// like ours, but does something else.
-size_t RenewUnpackNodes(graph::Model& model);
-
 // Replaces all nodes that compute with a packed weight by what their functions are made of. Returns
 // their number. Throws Error(kInvalidModel) naming a node that is called like ours, but does
 // something else.

@@ -8,8 +8,10 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <tuple>
 #include <vector>
 
+#include "base/fields.h"
 #include "base/tensor.h"
 #include "base/thread_pool.h"
 #include "graph/model.h"
@@ -23,7 +25,6 @@ struct WeightStatistics {
   std::string value;      // its name in the plan
   std::string quantized;  // its name in the model now
   std::string format;
-  // The reason why it is stored as floats that hold quantized values; empty if it is packed.
   std::string unpacked_reason;
   int64_t num_elements = 0;
   uint64_t stored_bytes = 0;
@@ -31,12 +32,23 @@ struct WeightStatistics {
   uint64_t num_fitted_pairs = 0;
   // The errors of the quantized values, known once the model has been written.
   double mean_squared_error = 0;
-  double sqnr_db = 0;  // +infinity without any error
-  // The elements that are beyond the largest value of the format, which they became.
+  double sqnr_db = 0;
   uint64_t num_overflowed = 0;
   // Those of a head that reads this table, too: it gets the same errors. May be null.
   std::shared_ptr<WeightStatistics> tied = nullptr;
 };
+constexpr auto FieldsOf(const WeightStatistics*) {
+  using Weight = WeightStatistics;
+  return std::tuple(
+      Field{"value", &Weight::value, "", "name"}, Field{"format", &Weight::format},
+      Field{"num_elements", &Weight::num_elements}, Field{"stored_bytes", &Weight::stored_bytes},
+      Field{"unpacked_reason", &Weight::unpacked_reason,
+            "Why it is stored as floats that hold quantized values. '' if it is packed."},
+      Field{"num_overflowed", &Weight::num_overflowed,
+            "Elements beyond the largest value of the format, which they became."},
+      Field{"mean_squared_error", &Weight::mean_squared_error},
+      Field{"sqnr_db", &Weight::sqnr_db, "Infinite without any error."});
+}
 
 // Fills in the errors of quantized values y. The results are the same for any number of threads.
 void MeasureErrors(std::span<const float> x, std::span<const float> y, ThreadPool& pool,

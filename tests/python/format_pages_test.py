@@ -43,7 +43,7 @@ def tables():
         text = page.read_text(encoding="utf-8")
         for name, body in re.findall(r"^## `(\w+)`\n((?:(?!^## ).)*)", text, re.MULTILINE | re.DOTALL):
             found.setdefault(name, {}).update(re.findall(r"^\| ([^|]+) \| ([^|]+) \|$", body, re.MULTILINE))
-        columns = re.search(r"^\| \|((?: `\w+` \|){2,})$", text, re.MULTILINE)
+        columns = re.search(r"^\| property \|((?: `\w+` \|){2,})$", text, re.MULTILINE)
         for row in re.findall(r"^\| ([^|]+) \|(.*)\|$", text[columns.end() :], re.MULTILINE) if columns else ():
             for name, value in zip(re.findall(r"\w+", columns[1]), row[1].split("|")):
                 found.setdefault(name, {})[row[0]] = value.strip()

