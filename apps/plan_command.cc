@@ -22,6 +22,7 @@ struct PlanArguments {
   ConfigOptions config;
   Preparation preparation = Preparation::kOptimize;
   PassNames disabled_passes;
+  Target target = Target::kAutomatic;
 };
 
 void RunPlan(const PlanArguments& options) {
@@ -29,8 +30,8 @@ void RunPlan(const PlanArguments& options) {
   // The file is opened first, so that an output that cannot be written costs no work.
   std::unique_ptr<AtomicFile> file;
   if (!options.output.empty()) file = std::make_unique<AtomicFile>(options.output);
-  const plan::QuantPlan plan =
-      tasks::MakePlan(options.model, config, options.preparation, options.disabled_passes);
+  const plan::QuantPlan plan = tasks::MakePlan(options.model, config, options.preparation,
+                                               options.disabled_passes, options.target);
   if (const size_t num_slow = plan::NumDynamicConvolutions(plan); num_slow > 0) {
     fmt::print(stderr, "bitpress: {}\n", DescribeDynamicConvolutions(num_slow));
   }
@@ -54,6 +55,7 @@ void AddPlanCommand(CLI::App& program) {
   AddConfigOptions(*command, options->config)->required();
   AddTaskOption(*command, "as_is", options->preparation);
   AddTaskOption(*command, "disable_pass", options->disabled_passes);
+  AddTaskOption(*command, "target", options->target);
   command->footer(ListPresets() + "\n" + ListSettings() + "\n" + ListRules() +
                   "\nThe file may be edited by hand. `bitpress quantize --plan` carries it out."
                   "\n\nExample:\n"

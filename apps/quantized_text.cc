@@ -1,4 +1,5 @@
 #include "quantized_text.h"
+#include "plan/target_profile.h"
 
 #include <fmt/format.h>
 
@@ -242,7 +243,7 @@ std::string DescribeDetails(const tasks::QuantizeOptions& options,
   text += ListReasons(plan);
   const emit::NativeOperators& native = report.transform.native;
   const bool is_target_chosen =
-      options.target == Target::kOnnxRuntime || options.target == Target::kBitpress;
+      plan::ProfileOf(options.target).contributed != plan::CodeReaders::kNone;
   if (is_target_chosen || native.num_nodes > 0 || !native.omissions.empty()) {
     text += DescribeRewritten("compute from codes of weights", "decoded at load", native);
     text += DescribeMemory(options, report);
@@ -275,6 +276,10 @@ std::string DescribeQuantized(const tasks::QuantizeOptions& options,
                               const tasks::QuantizeReport& report, bool is_verbose) {
   const plan::QuantPlan& plan = report.plan;
   std::string text = SpellOptions(tasks::Describe(tasks::VerdictOf(report)), Spelt);
+  if (!report.target_settings.empty()) {
+    text += fmt::format("  target {}: {}\n", plan::ProfileOf(options.target).name,
+                        fmt::join(report.target_settings, ", "));
+  }
   text += DescribeRewrites(report.rewritten, is_verbose);
   if (report.smoothed) text += DescribeSmoothing(*report.smoothed, is_verbose);
   for (const emit::PortableFunctions::Omission& omission : report.transform.portable.omissions) {

@@ -21,7 +21,7 @@ enum class Storage {
   kQdq,
 };
 
-// The operator sets that a quantized model may use.
+// What a quantized model is for. Most say which operators it may use.
 enum class Target {
   kAutomatic,    // kBitpress for block formats, kPortable for integers
   kPortable,     // ONNX operators and ours; ours have functions of ONNX operators

@@ -15,6 +15,7 @@
 #include "emit/quantize_dynamically.h"
 #include "emit/use_product_operators.h"
 #include "ops/quantizer_nodes.h"
+#include "plan/target_profile.h"
 
 namespace bitpress::emit {
 namespace {
@@ -220,17 +221,17 @@ constexpr EmitPass kQuantizeDynamically{
 constexpr EmitPass kUseNativeOperators{
     .name = "use-native-operators",
     .run = [](Model& model, EmitState& state) -> PassResult {
-      const NativeWeights which = state.options.target == Target::kBitpress
-                                      ? NativeWeights::kIntegers
-                                      : NativeWeights::kAll;
+      const NativeWeights which =
+          plan::ProfileOf(state.options.target).contributed == plan::CodeReaders::kIntegers
+              ? NativeWeights::kIntegers
+              : NativeWeights::kAll;
       state.report.native = UseNativeOperators(model, state.quantized, which,
                                                state.options.accuracy_level, state.pool);
       return state.report.native.num_nodes > 0;
     },
     .is_wanted =
         [](const Model&, const EmitState& state) {
-          return state.options.target == Target::kOnnxRuntime ||
-                 state.options.target == Target::kBitpress;
+          return plan::ProfileOf(state.options.target).contributed != plan::CodeReaders::kNone;
         }};
 
 constexpr EmitPass kLookUpRows{
@@ -259,7 +260,9 @@ constexpr EmitPass kUseProductOperators{
     .name = "use-product-operators",
     .run = [](Model& model, EmitState& state) -> PassResult {
       const NativeOperators products = UseProductOperators(
-          model, state.options.target == Target::kBitpress ? Replaced::kAll : Replaced::kQuickOnes);
+          model, plan::ProfileOf(state.options.target).products == plan::CodeReaders::kAll
+                     ? Replaced::kAll
+                     : Replaced::kQuickOnes);
       Append(products, state.report.native);
       return products.num_nodes > 0;
     },
@@ -299,8 +302,9 @@ bool RecordConfig(graph::Model& model, const plan::QuantPlan& plan, const Weight
 }
 
 bool ComputesFromCodes(const ApplyOptions& options, plan::OperatorSet operators) {
-  if (options.target == Target::kBitpress) return true;
-  return options.target == Target::kAutomatic && options.storage == Storage::kPacked &&
+  const plan::CodeReaders products = plan::ProfileOf(options.target).products;
+  if (products == plan::CodeReaders::kAll) return true;
+  return products == plan::CodeReaders::kQuick && options.storage == Storage::kPacked &&
          !plan::IsQuark(operators);
 }
 

@@ -1,4 +1,5 @@
 #include "tasks/quantize.h"
+#include "plan/target_profile.h"
 
 #include <algorithm>
 #include <optional>
@@ -132,6 +133,9 @@ emit::ApplyOptions FormOf(const QuantizeOptions& options) {
 #define BITPRESS_FORM_OPTION(type, field, ...) form.field = options.field;
 #include "bitpress/quantize_options.inc"
   form.disabled_passes = options.disabled_passes;
+  if (form.storage == emit::ApplyOptions().storage) {
+    form.storage = plan::ProfileOf(options.target).storage.value_or(form.storage);
+  }
   return form;
 }
 

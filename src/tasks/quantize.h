@@ -72,6 +72,7 @@ struct QuantizeReport {
   plan::QuantPlan plan;
   // What words of the configuration's optional rules fit nothing in the model.
   std::vector<std::string> unmatched_words;
+  std::vector<std::string> target_settings;
   // Each item of the samples is one, because its first row alone does not run.
   bool takes_whole_items = false;
   rewrite::RewriteReport rewritten;
@@ -148,6 +149,8 @@ constexpr auto FieldsOf(const QuantizeReport*) {
             "What ONNX Runtime makes of the model. None if it was not checked.", "target"},
       Field{"why_not_checked", &Report::why_not_checked,
             "Why the model was not checked although that was asked for. '' otherwise."},
+      Field{"target_settings", &Report::target_settings,
+            "Settings that the target has in place of the configuration's, as 'key=value'."},
       Field{"unmatched_words", &Report::unmatched_words,
             "What words of optional rules fit nothing in the model."});
 }

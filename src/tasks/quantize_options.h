@@ -10,6 +10,7 @@
 
 #include "base/words.h"
 #include "bitpress/quantize_options.h"
+#include "plan/target_profile.h"
 #include "tasks/run.h"
 
 namespace bitpress::tasks {
@@ -31,11 +32,6 @@ struct OptionRow {
 
 inline constexpr std::array<std::pair<std::string_view, Storage>, 3> kStorageWords{
     {{"packed", Storage::kPacked}, {"simulated", Storage::kSimulated}, {"qdq", Storage::kQdq}}};
-inline constexpr std::array<std::pair<std::string_view, Target>, 4> kTargetWords{
-    {{"auto", Target::kAutomatic},
-     {"portable", Target::kPortable},
-     {"onnxruntime", Target::kOnnxRuntime},
-     {"bitpress", Target::kBitpress}}};
 inline constexpr std::array<std::pair<std::string_view, AccuracyLevel>, 2> kAccuracyLevelWords{
     {{"1", AccuracyLevel::kFloat}, {"4", AccuracyLevel::kInt8}}};
 inline constexpr std::array<std::pair<std::string_view, IntegerForm>, 2> kIntegerFormWords{
@@ -43,7 +39,7 @@ inline constexpr std::array<std::pair<std::string_view, IntegerForm>, 2> kIntege
 
 // Return the words of a type of options.
 inline Words<Storage> WordsOf(Storage /*type*/) { return kStorageWords; }
-inline Words<Target> WordsOf(Target /*type*/) { return kTargetWords; }
+inline Words<Target> WordsOf(Target /*type*/) { return plan::TargetWords(); }
 inline Words<AccuracyLevel> WordsOf(AccuracyLevel /*type*/) { return kAccuracyLevelWords; }
 inline Words<IntegerForm> WordsOf(IntegerForm /*type*/) { return kIntegerFormWords; }
 

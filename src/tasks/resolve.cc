@@ -1,4 +1,5 @@
 #include "tasks/resolve.h"
+#include "plan/target_profile.h"
 
 #include <fmt/format.h>
 
@@ -164,6 +165,7 @@ plan::ResolvedPlan Resolve(plan::QuantPlan plan, Prepared& prepared, const Quant
 ResolvedModel ResolveModel(const QuantizeOptions& given, ThreadPool& pool, QuantizeReport& report) {
   QuantizeOptions options = given;
   options.samples.shard = {};
+  report.target_settings = plan::AdaptTo(options.target, options.config);
   const bool has_plan = options.has_plan();
   if (has_plan) report.plan = options.plan ? *options.plan : ReadPlan(options.plan_file);
   if (has_plan && options.change_plan) options.change_plan(report.plan.config);
@@ -179,6 +181,7 @@ ResolvedModel ResolveModel(const QuantizeOptions& given, ThreadPool& pool, Quant
     report.plan = plan::MakePlan(options.config, prepared.model, options.model.filename().string(),
                                  &report.unmatched_words);
   }
+  plan::CheckTarget(options.target, report.plan);
   if (!options.cache_scales_output.empty()) CheckHasCacheScales(report.plan);
   if (!options.cache_scales.empty()) {
     ReadCacheScales(options.cache_scales, report.plan);
