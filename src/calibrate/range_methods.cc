@@ -95,6 +95,14 @@ Range EntropyRange(const TensorStatistics& statistics, const IntegerSpec& spec) 
           std::clamp(histogram.Edge(best.last), min, max)};
 }
 
+QParams LeastMae(const TensorStatistics& statistics, const ErrorEstimator& estimator,
+                 const IntegerSpec& spec) {
+  const formats::CodeRange codes = formats::SearchedCodes(spec);
+  return formats::LeastErrorQParams(
+      statistics.min(), statistics.max(), spec,
+      [&](const QParams& params) { return estimator.MeanAbsolute(params, codes); });
+}
+
 QParams LeastMse(const TensorStatistics& statistics, const ErrorEstimator& estimator,
                  const IntegerSpec& spec) {
   const formats::CodeRange codes = formats::SearchedCodes(spec);
@@ -204,6 +212,9 @@ constexpr Computation kComputations[] = {
     {.kind = Kind::kMse,
      .params = [](const auto& statistics, const auto& estimator, const auto&,
                   const auto& spec) { return LeastMse(statistics, estimator, spec); }},
+    {.kind = Kind::kMae,
+     .params = [](const auto& statistics, const auto& estimator, const auto&,
+                  const auto& spec) { return LeastMae(statistics, estimator, spec); }},
     {.kind = Kind::kLayerwisePercentile,
      .params =
          [](const auto& statistics, const auto& estimator, const auto& method, const auto& spec) {

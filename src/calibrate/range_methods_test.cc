@@ -244,6 +244,21 @@ void ExpectAutoIsTheBest(const TensorStatistics& statistics, const IntegerSpec& 
   }
 }
 
+TEST(RangeMethodsTest, MaeHasTheLeastAbsoluteError) {
+  const IntegerSpec spec{ElementType::kInt8, true};
+  for (const TensorStatistics& statistics : Distributions()) {
+    const ErrorEstimator estimator(statistics);
+    const auto error_of = [&](Kind kind) {
+      return estimator.MeanAbsolute(ChooseQParams(statistics, {.kind = kind}, spec),
+                                    formats::SearchedCodes(spec));
+    };
+    const double least = error_of(Kind::kMae);
+    for (const Kind kind : {Kind::kMinMax, Kind::kPercentile, Kind::kMse, Kind::kEntropy}) {
+      EXPECT_LE(least, 1.02 * error_of(kind));
+    }
+  }
+}
+
 TEST(RangeMethodsTest, EveryWordIsComputed) {
   const TensorStatistics statistics = Draw(std::normal_distribution<double>(0, 2), 10'000);
   for (const plan::RangeMethodWord& row : plan::kRangeMethods) {

@@ -36,6 +36,7 @@ WantedOpset WantedOpsetOf(const graph::Model& model, const plan::ResolvedPlan& r
                           const ApplyOptions& options) {
   const plan::QuantPlan& plan = resolved.plan;
   WantedOpset wanted;
+  wanted.Add(static_cast<int64_t>(options.least_opset));
   const IntegerReaders integer_readers(resolved);
   for (const plan::TensorPlan& row : plan.tensors) {
     if (!row.is_quantized()) continue;
@@ -78,6 +79,10 @@ bool RaiseOpset(graph::Model& model, const plan::ResolvedPlan& resolved,
          "the integers of '{}' need operator set {}, to which the model of operator set {} cannot "
          "be raised: {}",
          wanted.needed_by, wanted.version, standard->second, why_not);
+  }
+  if (!why_not.empty() && standard->second < static_cast<int64_t>(options.least_opset)) {
+    Fail(ErrorCode::kUnsupported, "the model of operator set {} cannot be raised to {}: {}",
+         standard->second, wanted.version, why_not);
   }
   if (!why_not.empty()) return false;
   // ONNX infers more in later operator sets, and finds outputs that the file describes wrongly.

@@ -234,6 +234,19 @@ TEST(ApplyPlan, RunsThePassesAndASecondRunChangesNothing) {
   }
 }
 
+TEST(ApplyPlan, RaisesTheOperatorSetIfAsked) {
+  for (const size_t least_opset : {size_t{0}, size_t{22}}) {
+    graph::Model model = LoadModel("shared.onnx");
+    const plan::QuantPlan plan = PlanFor(model, "MX6", {});
+    ThreadPool pool(1);
+    ApplyOptions options;
+    options.least_opset = least_opset;
+    ApplyPlan(model, {plan}, options, pool);
+    EXPECT_EQ(model.OpsetImports().at("") == 22, least_opset == 22);
+    model.Check();
+  }
+}
+
 std::map<std::string, int> CountTypes(const graph::Model& model) {
   std::map<std::string, int> counts;
   for (const graph::Node& node : model.Nodes()) ++counts[node.op_type()];

@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/messages.h"
 #include "base/text.h"
+#include "ops/operator_traits.h"
 
 namespace bitpress::plan {
 namespace {
@@ -64,6 +65,19 @@ NodeRules::NodeRules(const QuantConfig& config, const graph::Model& model)
     Compile({.nodes = {pattern}, .exclude = true}, "setting exclude_nodes",
             fmt::format("excluded by exclude_nodes '{}'", pattern));
   }
+  std::vector<std::string> layers;
+  for (const Node& node : model.Nodes()) {
+    if (ops::TraitsOf(node).multiplies()) layers.push_back(index_.KeyOf(node));
+  }
+  const auto leave_float = [&](std::vector<std::string> names, std::string_view key) {
+    if (names.empty()) return;
+    Compile({.names = std::move(names), .exclude = true}, fmt::format("setting {}", key),
+            fmt::format("excluded by {}", key));
+  };
+  const auto num_layers = static_cast<int64_t>(layers.size());
+  leave_float({layers.begin(), layers.begin() + std::min(config.float_first, num_layers)},
+              "float_first");
+  leave_float({layers.end() - std::min(config.float_last, num_layers), layers.end()}, "float_last");
   for (const Rule& rule : config.rules) {
     const std::string label = fmt::format("rule '{}'", RuleText(rule));
     Compile(rule, label, "excluded by " + label);

@@ -119,6 +119,25 @@ TEST(NodeRules, AllButSomeNodes) {
   EXPECT_THAT(PlanErrorOf("not_op_types=Cnv: exclude"), HasSubstr("did you mean 'Conv'"));
 }
 
+TEST(NodeRules, TheFirstAndTheLastLayersStayFloat) {
+  const auto float_weights = [](const char* setting) {
+    QuantConfig config = ConfigByName("MX6");
+    ApplySetting(config, setting);
+    const QuantPlan plan = MakePlan(config, LoadModel("convnet.onnx"), "convnet.onnx");
+    std::vector<std::string> names;
+    for (const TensorPlan& row : plan.tensors) {
+      if (row.role != Role::kWeight || row.is_quantized()) continue;
+      EXPECT_THAT(row.reason, HasSubstr("excluded by float_")) << row.value;
+      names.push_back(row.value);
+    }
+    return names;
+  };
+  EXPECT_THAT(float_weights("float_first=1"), ElementsAre("stem_weight"));
+  EXPECT_THAT(float_weights("float_last=1"), ElementsAre("fc_weight"));
+  EXPECT_THAT(float_weights("float_last=0"), testing::IsEmpty());
+  EXPECT_GT(float_weights("float_first=100").size(), 3u);
+}
+
 TEST(NodeRules, IntegersOfOtherWidths) {
   const QuantPlan plan = PlanWith("INT8", {"op_types=Gemm: activations=uint16, weights=int4"});
   EXPECT_EQ(RowOf(plan, "fc_weight").format, "int4");

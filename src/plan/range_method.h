@@ -16,6 +16,7 @@ struct RangeMethod {
     kPercentile,           // the rest when (100 - percentile) % of the values are cut off
     kEntropy,              // the least Kullback-Leibler divergence of values and quantized values
     kMse,                  // the least mean squared error of the quantized values
+    kMae,                  // the least mean absolute error: a few large values count for less
     kDistribution,         // values normalized by their deviation: for FP8
     kLayerwisePercentile,  // the one of several percentiles with the least error of this tensor
     kAuto,                 // the method with the least expected error for this tensor and format
@@ -47,6 +48,7 @@ inline constexpr RangeMethodWord kRangeMethods[] = {
     {"percentile", RangeMethod::Kind::kPercentile, "[(P)]"},
     {"entropy", RangeMethod::Kind::kEntropy},
     {"mse", RangeMethod::Kind::kMse},
+    {"mae", RangeMethod::Kind::kMae},
     {"distribution", RangeMethod::Kind::kDistribution},
     {"layerwise_percentile", RangeMethod::Kind::kLayerwisePercentile, "[(mae|mse)]"},
     {"auto", RangeMethod::Kind::kAuto},

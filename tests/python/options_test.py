@@ -2,6 +2,7 @@
 
 import inspect
 
+import onnx
 import pytest
 
 import bitpress
@@ -54,3 +55,7 @@ def test_options_reach_the_model(tmp_path, conv_path):
     path = tmp_path / "out.onnx"
     bitpress.quantize(conv_path, path, "MX6", disable_pass=["add-portable-functions"], as_is=True, external_data=True)
     assert (tmp_path / "out.onnx.data").exists()
+    for opset in (0, 22):
+        bitpress.quantize(conv_path, tmp_path / "in_one.onnx", "MX6", opset=opset)
+        versions = {one.domain: one.version for one in onnx.load(tmp_path / "in_one.onnx").opset_import}
+        assert (versions[""] == 22) == (opset == 22)

@@ -46,7 +46,7 @@ def python(wheel, tmp_path_factory):
 @pytest.mark.wheel
 def test_the_wheel_holds_everything_and_is_small(wheel):
     names = set(zipfile.ZipFile(wheel).namelist())
-    assert {"bitpress/bitpress", "bitpress/libbitpress_ops.so", "bitpress/py.typed", "bitpress/_native.pyi", "bitpress/formats.py",
+    assert {"bitpress/bitpress", "bitpress/libbitpress_ops.so", "bitpress/py.typed", "bitpress/_native.pyi", "bitpress/_quantize.py", "bitpress/formats.py",
             "bitpress/compat/quark/onnx/quantization/config/config.py", "bitpress/compat/neural_compressor/__init__.py"} <= names
     assert wheel.stat().st_size < MOST_WHEEL_BYTES
     (metadata,) = (name for name in names if name.endswith(".dist-info/METADATA"))
