@@ -12,6 +12,7 @@
 #include "json_option.h"
 #include "progress_bar.h"
 #include "sample_options.h"
+#include "task_option.h"
 #include "tasks/evaluate.h"
 #include "tasks/json_file.h"
 #include "word_option.h"
@@ -22,7 +23,7 @@ namespace {
 using evaluate::EvaluationReport;
 
 struct EvaluateArguments {
-  std::optional<evaluate::ProcessorKind> processor;  // null: the kind of this machine
+  std::optional<processors::ProcessorKind> processor;  // null: the kind of this machine
   std::string model, reference, output;
   JsonOption json;
   SampleArguments samples;
@@ -81,11 +82,11 @@ void AddEvaluateCommand(CLI::App& program) {
                                  ->check(CLI::Range(1, kMostSamples))
                                  ->type_name("N");
   batch->excludes("--output");
-  AddWordOption<std::optional<evaluate::ProcessorKind>>(
-      *command, "--processor", options->processor, evaluate::kProcessorWords,
+  AddWordOption<std::optional<processors::ProcessorKind>>(
+      *command, "--processor", options->processor, processors::kProcessorWords,
       "the processor to compute integer products for: here (default), vnni (x86 with VNNI) or "
       "no_vnni (x86 without); simulated if this machine is of the other kind");
-  AddThreadsOption(*command, options->request.num_threads);
+  AddTaskOption(*command, "threads", options->request.num_threads);
   command->footer(
       "Example:\n"
       "  bitpress evaluate model_mx6.onnx --reference model.onnx --data photos --labels labels.csv "

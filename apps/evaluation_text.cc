@@ -90,7 +90,7 @@ std::string ToText(const EvaluationReport& report) {
                         report.num_nonfinite_values);
   }
   text += fmt::format("{:<10} {}{}\n", "processor",
-                      evaluate::DescribeProcessor(report.processor.processor),
+                      processors::DescribeProcessor(report.processor.processor),
                       report.processor.is_simulated ? ", simulated here" : "");
   text += DescribeProcessors(report.processor, 0);
   if (report.depends_on_processor && !report.has_times) {

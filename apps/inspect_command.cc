@@ -127,7 +127,7 @@ std::string InspectionText(const std::string& path, const tasks::InspectReport& 
     processors.nodes = report.saturating_nodes;
     text += fmt::format("x86 without VNNI: {} (bitpress check --data does)\n",
                         evaluate::DescribeSaturation(processors));
-    for (const evaluate::SaturatingNode& node : report.saturating_nodes) {
+    for (const processors::SaturatingNode& node : report.saturating_nodes) {
       if (!with_tensors) break;
       text += fmt::format("  {} '{}': {} of {} pairs of weights\n", node.op_type, node.name,
                           node.num_pairs, node.num_all_pairs);

@@ -35,21 +35,6 @@ std::string DescribeFixedInputs(std::span<const std::string> names) {
       names.size() > kMost ? ", ..." : "");
 }
 
-std::string DescribeEqualization(const rewrite::EqualizeReport& report) {
-  const auto num_bounded =
-      std::ranges::count_if(report.pairs, [](const auto& pair) { return pair.is_bounded; });
-  return fmt::format(
-      "  equalized:   {} pairs of layers, {} of them with a limit for each channel; left alone "
-      "{}\n",
-      report.pairs.size(), num_bounded, report.left_alone.size());
-}
-
-std::string DescribeRotation(const rewrite::RotateReport& report) {
-  return fmt::format(
-      "  rotated:     {} layers in blocks of {}, which read {} values; left alone {}\n",
-      report.num_layers, report.block_size, report.num_values, report.left_alone.size());
-}
-
 std::string DescribePreparation(const rewrite::RewriteReport& report) {
   std::string text;
   const rewrite::OptimizerReport& optimizer = report.optimizer;
@@ -102,13 +87,11 @@ std::string DescribeRewrites(const rewrite::RewriteReport& report, bool is_verbo
         "inputs and outputs keep their type (--disable-pass widen-half leaves it)\n";
   }
   if (report.narrowed) text += DescribeNarrowed(*report.narrowed, is_verbose);
-  if (report.equalized) {
-    text += DescribeEqualization(*report.equalized);
-    if (is_verbose) text += ListLeftAlone(report.equalized->left_alone);
-  }
-  if (report.rotated) {
-    text += DescribeRotation(*report.rotated);
-    if (is_verbose) text += ListLeftAlone(report.rotated->left_alone);
+  for (const graph::PassResult& pass : report.passes) {
+    if (pass.label.empty()) continue;
+    text += fmt::format("  {:<12} {}; left alone {}\n", pass.label + ":", pass.text,
+                        pass.left_alone.size());
+    if (is_verbose) text += ListLeftAlone(pass.left_alone);
   }
   return text;
 }

@@ -68,8 +68,8 @@ std::string DescribeProcessors(const evaluate::ProcessorReport& report, size_t m
   for (const std::string& what : report.not_simulated) {
     text += fmt::format("  not simulated: {}\n", what);
   }
-  std::vector<evaluate::SaturatingNode> nodes = report.nodes;
-  std::ranges::stable_sort(nodes, std::greater(), &evaluate::SaturatingNode::num_pairs);
+  std::vector<processors::SaturatingNode> nodes = report.nodes;
+  std::ranges::stable_sort(nodes, std::greater(), &processors::SaturatingNode::num_pairs);
   for (size_t i = 0; i < std::min(max_nodes, nodes.size()); ++i) {
     text += fmt::format("    {} '{}': {} of {} pairs of weights\n", nodes[i].op_type, nodes[i].name,
                         nodes[i].num_pairs, nodes[i].num_all_pairs);

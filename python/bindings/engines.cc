@@ -52,7 +52,7 @@ tasks::Evaluator OpenEvaluator(const Path& model, const std::optional<Path>& ref
   options.model = model;
   options.reference = reference.value_or(Path());
   options.most_failures = most_failures;
-  options.processor = evaluate::ParseProcessor(processor);
+  options.processor = processors::ParseProcessor(processor);
   options.num_threads = num_threads;
   return Open<tasks::Evaluator>(options);
 }

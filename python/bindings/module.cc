@@ -12,9 +12,9 @@
 #include "base/messages.h"
 #include "base/version.h"
 #include "bindings.h"
-#include "evaluate/simulate_products.h"
 #include "graph/staged_model.h"
 #include "kernels/cpu_target.h"
+#include "processors/simulate_products.h"
 #include "runtime/ort_library.h"
 
 namespace bitpress::python {
@@ -81,13 +81,15 @@ NB_MODULE(_native, module) {
              "What a model written to `output` removes, in a sentence; '' if nothing.");
   module.def("use_operator_library", &runtime::UseOperatorLibrary, "path"_a,
              "Makes later sessions know the operators of a library.");
+  module.def("used_operator_libraries", &runtime::UsedOperatorLibraries,
+             "The libraries that use_operator_library named.");
   module.def("set_onnxruntime", &runtime::SetOrtLibraryPath, "path"_a,
              "Sets the ONNX Runtime library to use. It is opened at first use.");
   module.def("onnxruntime_version", &runtime::OrtVersion,
              "The version of the ONNX Runtime in use. Opens its library.");
   module.def(
       "saturates_products",
-      [] { return evaluate::ThisProcessor() == evaluate::ProcessorKind::kSaturating; },
+      [] { return processors::ThisProcessor() == processors::ProcessorKind::kSaturating; },
       "Whether this processor adds pairs of 8-bit products in saturating 16 bits. Runs a small "
       "product in ONNX Runtime.");
   module.def("onnxruntime_path", &runtime::OrtLibraryPath,

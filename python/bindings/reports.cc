@@ -82,13 +82,13 @@ void BindQuantizeReport(nb::module_& module) {
 }
 
 void BindEvaluationReport(nb::module_& module) {
-  BindFields<evaluate::SaturatingNode>(module, "SaturatingNode",
-                                       "An operator whose sums of 8-bit products saturate on x86 "
-                                       "without VNNI for some activations.");
+  BindFields<processors::SaturatingNode>(module, "SaturatingNode",
+                                         "An operator whose sums of 8-bit products saturate on x86 "
+                                         "without VNNI for some activations.");
   BindFields<evaluate::ProcessorReport>(module, "ProcessorReport",
                                         "The difference between processors with and without VNNI.")
       .def_prop_ro("saturates", [](const evaluate::ProcessorReport& self) {
-        return self.processor == evaluate::ProcessorKind::kSaturating;
+        return self.processor == processors::ProcessorKind::kSaturating;
       });
   BindFields<evaluate::OutputReport>(module, "OutputReport",
                                      "The closeness of one output to the reference's.");

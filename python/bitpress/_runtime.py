@@ -27,7 +27,9 @@ def use_onnxruntime() -> None:
 
 
 def use_operator_library(library: PathLike) -> None:
-    """Makes models with operators of this library run, in all later work of this process. Name only a library that you trust.
+    """Makes models with operators of this library run, in all later work of this process and of the workers that it starts.
+
+    Name only a library that you trust. Workers on other machines find it at the same path.
 
     Args:
         library: a shared library that exports RegisterCustomOps, as for `onnxruntime.SessionOptions.register_custom_ops_library`.

@@ -9,7 +9,7 @@
 
 #include <fmt/format.h>
 
-#include "ops/compute_ops.h"
+#include "ops/operator_traits.h"
 
 namespace bitpress::calibrate {
 namespace {
@@ -41,8 +41,7 @@ Cone ConeOf(const graph::Model& model, const std::string& output) {
   while (!pending.empty()) {
     const std::optional<Node> node = model.Producer(pending.back());
     pending.pop_back();
-    if (!node || ops::IsComputeOp(*node) || ops::IsRecurrent(*node) || node->HasSubgraph())
-      continue;
+    if (!node || ops::TraitsOf(*node).multiplies() || node->HasSubgraph()) continue;
     if (!first_outputs.insert(node->output(0)).second) continue;
     for (size_t i = 0; i < node->num_outputs(); ++i) cone.computed.insert(node->output(i));
     for (size_t i = 0; i < node->num_inputs(); ++i) pending.push_back(node->input(i));
@@ -65,7 +64,7 @@ std::vector<ComparedValue> InFrontOfChoice(const graph::Model& model, const plan
     for (size_t i = 0; i < node.num_inputs(); ++i) is_behind |= chosen.contains(node.input(i));
     if (!is_behind) continue;
     for (size_t i = 0; i < node.num_outputs(); ++i) chosen.insert(node.output(i));
-    if (ops::ReadsShapeOnly(node)) continue;
+    if (ops::TraitsOf(node).Is(ops::kReadsShape)) continue;
     for (size_t i = 0; i < node.num_inputs(); ++i) {
       const std::string& value = node.input(i);
       const bool is_float = !value.empty() && model.InfoOf(value).type == DataType::kFloat;

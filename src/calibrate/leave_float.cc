@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "ops/compute_ops.h"
+#include "ops/operator_traits.h"
 
 namespace bitpress::calibrate {
 namespace {
@@ -48,7 +48,7 @@ void ReleaseConstants(plan::ResolvedPlan& resolved, const plan::NeededQdq& neede
     if (!row.integer || row.role == plan::Role::kActivation) continue;
     const bool multiplies_integers = std::ranges::any_of(row.uses, [&](const plan::TensorUse& use) {
       const graph::Node node = index.Find(use);
-      return !ops::IsComputeOp(node) || needed.operators.contains(node.output(0));
+      return !ops::TraitsOf(node).is_product() || needed.operators.contains(node.output(0));
     });
     if (multiplies_integers) continue;
     if (row.has_scale_of_products()) {

@@ -67,11 +67,7 @@ std::string InsertPass(graph::Model& model, const Place& place, size_t id) {
     // The output keeps its name, and so do the readers of the row.
     source = model.FreshName(value + "_float");
     target = value;
-    for (graph::Use use : model.AllUses(value)) use.node.set_input(use.input_index, source);
-    Node producer = *place.producer;
-    for (size_t i = 0; i < producer.num_outputs(); ++i) {
-      if (producer.output(i) == value) producer.set_output(i, source);
-    }
+    model.Rename(value, source);
   }
   model.InsertNode({model.FreshNodeName(fmt::format("{}_rounding_{}", value, id)),
                     runtime::kObservePass,

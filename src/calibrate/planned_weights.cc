@@ -49,7 +49,7 @@ graph::Model WithPlannedWeights(const graph::Model& original, const plan::Resolv
   }
   // What nothing reads any more is not written.
   for (const std::string& name : model.InitializerNames()) {
-    if (model.AllUses(name).empty() && !model.IsOutput(name)) model.RemoveInitializer(name);
+    if (!model.IsRead(name)) model.RemoveInitializer(name);
   }
   return model;
 }

@@ -5,18 +5,22 @@
 
 #include "base/check.h"
 #include "formats/float_bits.h"
+#include "kernels/window_sums.h"
 
 namespace bitpress::calibrate {
 namespace {
 
 __extension__ typedef __int128 Int128;
 
-// Exponent fields kFirstField to kFirstField + kNumFields - 1 are added in 128 bits: magnitudes
-// from 2^-18 to 2^11. A square has 48 bits and is shifted by up to 2 * 28.
-constexpr int kFirstField = 109;
-constexpr int kNumFields = 29;
+// Exponent fields kFirstField to kFirstField + kNumFields - 1 are added in 128 bits. A square has
+// 48 bits and is shifted by up to 2 * 28.
+constexpr int kFirstField = kernels::kFirstWindowField;
+constexpr int kNumFields = kernels::kNumWindowFields;
 // The number of terms of up to 104 bits whose sum fits 127 bits.
 constexpr uint64_t kMostTerms = uint64_t{1} << 22;
+
+// The fewest elements side by side that are added as vectors.
+constexpr size_t kLeastSideBySide = 16;
 
 class Accumulator {
  public:
@@ -40,7 +44,28 @@ class Accumulator {
     const auto term = static_cast<Int128>(significand << shift);
     sum_ += (bits >> 31) != 0 ? -term : term;
     squares_ += static_cast<UInt128>(significand * significand) << (2 * shift);
-    if (++num_terms_ == kMostTerms) Flush(slice);
+    if (++num_terms_ >= kMostTerms) Flush(slice);
+  }
+
+  // Adds elements that lie side by side.
+  void Add(std::span<const float> values, SliceStatistics& slice) {
+    for (size_t first = 0; first < values.size(); first += kernels::kMostWindowElements) {
+      const auto part =
+          values.subspan(first, std::min(values.size() - first, kernels::kMostWindowElements));
+      kernels::WindowSums sums;
+      if (!kernels::AddInWindow(part, sums)) {
+        for (const float x : part) Add(x, slice);
+        continue;
+      }
+      num_finite_ += part.size();
+      min_ = std::min(min_, sums.min);
+      max_ = std::max(max_, sums.max);
+      sum_ += sums.sum;
+      squares_ += (static_cast<UInt128>(sums.high_squares) << 52) +
+                  (static_cast<UInt128>(sums.mixed) << 27) + sums.low_squares;
+      num_terms_ += part.size();
+      if (num_terms_ >= kMostTerms) Flush(slice);
+    }
   }
 
   void End(SliceStatistics& slice) {
@@ -82,7 +107,12 @@ void AddSliceRange(std::span<const float> values, size_t num_slices, size_t inne
     for (size_t slice = begin; slice < end; ++slice) {
       Accumulator& accumulator = accumulators[slice - begin];
       std::vector<uint64_t>& magnitudes = slices[slice].magnitudes;
-      for (const float x : values.subspan(first + slice * inner, inner)) {
+      const auto elements = values.subspan(first + slice * inner, inner);
+      if (inner >= kLeastSideBySide && magnitudes.empty()) {
+        accumulator.Add(elements, slices[slice]);
+        continue;
+      }
+      for (const float x : elements) {
         accumulator.Add(x, slices[slice]);
         if (!magnitudes.empty() && formats::IsFinite(x)) ++magnitudes[MagnitudeBinOf(x)];
       }

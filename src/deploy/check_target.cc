@@ -13,6 +13,7 @@
 #include "graph/model.h"
 #include "graph/stored_bytes.h"
 #include "ops/integer_operators.h"
+#include "ops/operator_traits.h"
 #include "runtime/optimize.h"
 #include "runtime/ort_library.h"
 #include "runtime/session.h"
@@ -42,11 +43,12 @@ class OptimizedGraph {
         continue;
       }
       const bool reads_dequantized = !DequantizedInputs(node).empty();
-      if (!reads_dequantized && !ops::TakesMostTime(node.op_type())) continue;
+      if (!reads_dequantized && !ops::TraitsNamed(node.op_type()).takes_most_time()) continue;
       report.float_nodes.push_back(
           {node.name().empty() ? node.output(0) : node.name(), node.op_type(),
-           reads_dequantized || !ops::HasIntegerKernel(node.op_type()) ? Reason(node)
-                                                                       : "it was not quantized"});
+           reads_dequantized || !ops::TraitsNamed(node.op_type()).has_integer_kernel()
+               ? Reason(node)
+               : "it was not quantized"});
     }
   }
 
@@ -94,7 +96,8 @@ class OptimizedGraph {
   // integer kernel.
   std::string Reason(const Node& node) const {
     const std::string& op = node.op_type();
-    if (!ops::HasIntegerKernel(op)) {
+    const ops::OperatorTraits& traits = ops::TraitsNamed(op);
+    if (!traits.has_integer_kernel()) {
       return fmt::format("ONNX Runtime has no integer kernel for {}", op);
     }
     for (const Dequantized& input : DequantizedInputs(node)) {
@@ -102,7 +105,7 @@ class OptimizedGraph {
       if (input.node.HasAttribute("block_size") && input.node.GetInt("block_size", 0) > 0) {
         return fmt::format("input {} has a scale for each block", input.input);
       }
-      const bool is_bias = input.input == 2 && ops::TakesMostTime(op);
+      const bool is_bias = input.input == 2 && traits.multiplies();
       if (is_bias && type != DataType::kInt32 && type != DataType::kUndefined) {
         return fmt::format(
             "its bias, input 2, is {}; its integer kernels add INT32 (biases=int32, or default)",
@@ -113,15 +116,12 @@ class OptimizedGraph {
                            DataTypeName(type));
       }
     }
-    const size_t num_operands = ops::TakesMostTime(op) ? 2 : node.num_inputs();
-    for (size_t i = 0; i < std::min(num_operands, node.num_inputs()); ++i) {
-      const bool is_parameter = !ops::TakesMostTime(op) && i > 0 && op != "Add" && op != "Mul" &&
-                                op != "Concat" && op != "Where";
-      if (!is_parameter && !node.input(i).empty() && !DequantizedAt(node, i)) {
+    for (size_t i = 0; i < std::min<size_t>(traits.num_operands, node.num_inputs()); ++i) {
+      if (!node.input(i).empty() && !DequantizedAt(node, i)) {
         return fmt::format("input {}, '{}', is not quantized", i, node.input(i));
       }
     }
-    if (ops::TakesMostTime(op) && node.num_inputs() > 2 && !node.input(2).empty() &&
+    if (traits.multiplies() && node.num_inputs() > 2 && !node.input(2).empty() &&
         !DequantizedAt(node, 2)) {
       return fmt::format("its bias, input 2, '{}', is not quantized", node.input(2));
     }
@@ -140,13 +140,13 @@ class OptimizedGraph {
     for (const graph::Use& use : uses) {
       if (ops::IsQuantize(use.node)) continue;
       const std::string& reader = use.node.op_type();
-      if (reader == "Relu" || reader == "Clip") {
+      if (ops::TraitsOf(use.node).on_integers == ops::OnIntegers::kFuses) {
         return fmt::format(
             "a {} stands between it and the quantizer of its result; ONNX Runtime takes it away "
             "where the codes are UINT8 and end where it does",
             reader);
       }
-      if (!ops::GivesFloatsFromCodes(node.op_type())) {
+      if (!ops::TraitsNamed(node.op_type()).is_matrix_product()) {
         return fmt::format("its result is read as float by {}", use.node.Describe());
       }
     }
@@ -300,9 +300,9 @@ class TargetCheck {
 
   void SimulateOther() {
     Begin("simulating another processor");
-    report_.processor.nodes = evaluate::FindSaturatingNodes(*graph_);
+    report_.processor.nodes = processors::FindSaturatingNodes(*graph_);
     if (report_.processor.nodes.empty()) return;
-    report_.processor.processor = evaluate::ThisProcessor();
+    report_.processor.processor = processors::ThisProcessor();
     if (report_.is_made_up) return;  // it would say nothing about the loss
     evaluate::OtherProcessor(model_, {}, report_.processor)
         .Compare(FirstInputs(), runs_.outputs[0], 1);

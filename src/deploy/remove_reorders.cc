@@ -66,9 +66,7 @@ size_t Bypass(Model& model, Node quantizer, Node before, const std::vector<Node>
   const std::string blocked = model.FreshName(quantizer.output(0) + "_nchwc");
   size_t num_removed = behind.size();
   for (const Node& reorder : behind) {
-    for (graph::Use use : model.Uses(reorder.output(0))) {
-      use.node.set_input(use.input_index, blocked);
-    }
+    model.ReplaceAllUses(reorder.output(0), blocked);
     model.RemoveNode(reorder);
   }
   quantizer.set_output(0, blocked);
@@ -107,20 +105,16 @@ RemovedReorders RemoveReorders(Model& model) {
 }
 
 void NameReorders(Model& model) {
-  for (Node node : model.Nodes()) {
+  for (const Node& node : model.Nodes()) {
     if (!IsReorder(node, "ReorderOutput") && !IsReorder(node, "ReorderInput")) continue;
-    const std::string value = node.output(0);
-    graph::NodeSpec spec{value + "_reorder", node.op_type(), node.domain(),
-                         {node.input(0)},    {value},        {}};
+    graph::NodeSpec spec{
+        node.output(0) + "_reorder", node.op_type(), node.domain(), {node.input(0)}, {}, {}};
     for (const char* attribute : {"channels", "channels_last"}) {
       if (node.HasAttribute(attribute)) {
         spec.attributes.emplace_back(attribute, node.GetInt(attribute, 0));
       }
     }
-    // No two nodes may give the same value, so the old node's output is renamed first.
-    node.set_output(0, model.FreshName(value + "_renamed"));
-    model.InsertNode(spec, node);
-    model.RemoveNode(node);
+    model.Replace(node, std::move(spec));
   }
 }
 

@@ -1,6 +1,5 @@
 #include "deploy/work_shares.h"
 
-#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -11,8 +10,8 @@
 #include "base/atomic_file.h"
 #include "base/error.h"
 #include "graph/own_domain.h"
-#include "ops/compute_ops.h"
 #include "ops/integer_operators.h"
+#include "ops/multiply_adds.h"
 
 namespace bitpress::deploy {
 namespace {
@@ -26,71 +25,9 @@ Shape FirstShape(const Json& args, const char* key) {
   return list.empty() || list.front().empty() ? Shape() : list.front().front().get<Shape>();
 }
 
-double ElementsOf(const Shape& shape) {
-  double count = 1;
-  for (const int64_t dim : shape) count *= static_cast<double>(dim);
-  return count;
-}
-
 bool IsOurProduct(const graph::Node& node) {
   const std::string& op = node.op_type();
   return node.domain() == graph::kOwnDomain && (op.starts_with("MatMul") || op.starts_with("Conv"));
-}
-
-// Returns whether the node is a convolution: Conv, QLinearConv, FusedConv, ours, of any layout.
-bool IsImage(const graph::Node& node) { return node.op_type().find("Conv") != std::string::npos; }
-
-// Returns the shape of an input as the model knows it. ONNX Runtime's profile leaves out constants
-// whose kernels hold a copy in another layout.
-Shape KnownShape(const graph::Model& graph, const graph::Node& node, size_t input) {
-  Shape shape;
-  if (input >= node.num_inputs()) return shape;
-  for (const graph::Dimension& dim : graph.InfoOf(node.input(input)).shape) {
-    shape.push_back(std::max<int64_t>(1, dim.value));
-  }
-  return shape;
-}
-
-// Returns the products of a convolution: each element of the output, or of the input where that is
-// spread, meets a filter.
-double ImageProducts(const graph::Model& graph, const graph::Node& node, const Shape& input,
-                     const Shape& output) {
-  const ops::IntegerSignature* const integer = ops::IntegerSignatureOf(node);
-  Shape weight = node.GetInts("shape");  // of the codes that our operators read
-  if (weight.empty()) {
-    weight = KnownShape(graph, node, integer == nullptr ? 1 : static_cast<size_t>(integer->weight));
-  }
-  if (node.op_type() == "ConvTranspose") {
-    return weight.empty()
-               ? 0
-               : ElementsOf(input) * ElementsOf(weight) / static_cast<double>(weight.front());
-  }
-  const bool is_channels_last = node.GetInt("channels_last", 0) != 0;
-  const double num_channels = static_cast<double>(is_channels_last ? input.back() : input.at(1)) /
-                              static_cast<double>(std::max<int64_t>(1, node.GetInt("group", 1)));
-  Shape kernel = node.GetInts("kernel_shape");
-  if (kernel.empty() && weight.size() > 2) kernel.assign(weight.begin() + 2, weight.end());
-  return ElementsOf(output) * num_channels * ElementsOf(kernel);
-}
-
-// Returns the products of an operator that multiplies, and 0 for others. Input 0 is an activation,
-// so that the profile knows its shape.
-double ProductsOf(const graph::Model& graph, const graph::Node& node, const Shape& input,
-                  const Shape& output) {
-  const std::string& op = node.op_type();
-  const bool is_known = ops::TakesMostTime(op) || IsOurProduct(node) || op == "MatMulNBits" ||
-                        op == "ConvInteger" || ops::IntegerSignatureOf(node) != nullptr;
-  if (!is_known || input.empty()) return 0;
-  if (IsImage(node)) return input.size() > 1 ? ImageProducts(graph, node, input, output) : 0;
-  if (ops::IsRecurrent(op) || op == "DynamicQuantizeLSTM") {
-    // Each step multiplies its input by one weight and the state by the other.
-    const double steps =
-        ElementsOf(input) / static_cast<double>(std::max<int64_t>(1, input.back()));
-    return steps *
-           (ElementsOf(KnownShape(graph, node, 1)) + ElementsOf(KnownShape(graph, node, 2)));
-  }
-  const bool is_transposed = node.GetInt("transA", 0) != 0 && input.size() == 2;
-  return ElementsOf(output) * static_cast<double>(is_transposed ? input.front() : input.back());
 }
 
 double& ShareOf(const graph::Node& node, WorkShares& shares) {
@@ -116,9 +53,11 @@ WorkShares CountWork(const graph::Model& graph, const std::filesystem::path& pro
       const auto node = nodes.find(name.substr(0, name.size() - kEnd.size()));
       if (node == nodes.end()) continue;
       const Json& args = event.at("args");
-      ShareOf(node->second, shares) +=
-          ProductsOf(graph, node->second, FirstShape(args, "input_type_shape"),
-                     FirstShape(args, "output_type_shape"));
+      // The profile leaves out constants whose kernels hold a copy in another layout.
+      ops::ProductShapes shapes = ops::KnownShapes(graph, node->second);
+      shapes.data = FirstShape(args, "input_type_shape");
+      shapes.output = FirstShape(args, "output_type_shape");
+      ShareOf(node->second, shares) += ops::MultiplyAdds(node->second, shapes);
     }
   } catch (const std::exception& error) {
     Fail(ErrorCode::kRuntime, "the profile of ONNX Runtime cannot be read: {}", error.what());

@@ -15,6 +15,7 @@
 #include "emit/quantize_dynamically.h"
 #include "emit/use_product_operators.h"
 #include "ops/quantizer_nodes.h"
+#include "plan/target_profile.h"
 
 namespace bitpress::emit {
 namespace {
@@ -124,6 +125,160 @@ void Append(const NativeOperators& more, NativeOperators& to) {
   }
 }
 
+// What the passes share.
+struct EmitState {
+  const plan::ResolvedPlan& resolved;
+  const ApplyOptions& options;
+  ThreadPool& pool;
+  const ProgressSink& progress;
+  TransformReport& report;
+  std::optional<SplitPlan> split = {};          // nothing: no row is dynamic
+  std::optional<plan::ResolvedPlan> rest = {};  // the rows that are not dynamic
+  QuantizedWeights quantized = {};
+
+  bool ComputesFromCodes() const {
+    return emit::ComputesFromCodes(options, resolved.plan.operators);
+  }
+};
+
+using EmitPass = graph::Pass<EmitState>;
+using graph::Model;
+using graph::PassResult;
+
+bool FitsRest(const Model& model, const EmitState& state) {
+  plan::CheckFits(state.rest->plan, model);  // or it throws
+  return true;
+}
+
+constexpr EmitPass kRaiseOpset{.name = "raise-opset",
+                               .run = [](Model& model, EmitState& state) -> PassResult {
+                                 return RaiseOpset(model, state.resolved, state.options);
+                               }};
+
+constexpr EmitPass kSplitPlan{.name = "split-plan",
+                              .run = [](Model& model, EmitState& state) -> PassResult {
+                                state.split = SplitDynamic(state.resolved);
+                                state.rest = SplitReadersInBodies(
+                                    model, state.split ? state.split->rest : state.resolved);
+                                return false;
+                              },
+                              .can_be_off = false};
+
+constexpr EmitPass kQuantizeWeights{
+    .name = "quantize-weights",
+    .run = [](Model& model, EmitState& state) -> PassResult {
+      state.quantized =
+          QuantizeWeights(model, *state.rest, state.options.storage, state.pool, state.progress,
+                          state.ComputesFromCodes() ? kLeastPackedKernel : kLeastPackedElements);
+      state.report.weights = state.quantized.weights;
+      return state.quantized.is_modified;
+    },
+    .requires_before = FitsRest,
+    .ensures_after = FitsRest};
+
+constexpr EmitPass kInsertQuantizers{.name = "insert-quantizers",
+                                     .run = [](Model& model, EmitState& state) -> PassResult {
+                                       return InsertQuantizers(model, *state.rest,
+                                                               state.quantized.behind_operators);
+                                     },
+                                     .requires_before = FitsRest,
+                                     .ensures_after =
+                                         [](const Model& result, const EmitState& state) {
+                                           return ReadsQuantizedActivations(result, *state.rest);
+                                         }};
+
+constexpr EmitPass kQuantizeCaches{.name = "quantize-caches",
+                                   .run = [](Model& model, EmitState& state) -> PassResult {
+                                     return QuantizeCaches(model, state.resolved.plan);
+                                   },
+                                   .is_wanted =
+                                       [](const Model&, const EmitState& state) {
+                                         return !state.options.keeps_interface &&
+                                                std::ranges::any_of(state.resolved.plan.caches,
+                                                                    &plan::CachePlan::is_quantized);
+                                       }};
+
+constexpr EmitPass kDequantizeInBodies{
+    .name = "dequantize-in-bodies",
+    .run = [](Model& model, EmitState&) -> PassResult { return DequantizeInBodies(model); },
+    .is_wanted = [](const Model& model,
+                    const EmitState&) { return model.AllNodes().size() > model.Nodes().size(); }};
+
+constexpr EmitPass kQuantizeDynamically{
+    .name = "quantize-dynamically",
+    .run = [](Model& model, EmitState& state) -> PassResult {
+      const Weights weights = QuantizeDynamically(model, state.split->dynamic, state.pool);
+      state.report.weights.insert(state.report.weights.end(), weights.begin(), weights.end());
+      return !weights.empty();
+    },
+    .is_wanted = [](const Model&, const EmitState& state) { return state.split.has_value(); }};
+
+constexpr EmitPass kUseNativeOperators{
+    .name = "use-native-operators",
+    .run = [](Model& model, EmitState& state) -> PassResult {
+      const NativeWeights which =
+          plan::ProfileOf(state.options.target).contributed == plan::CodeReaders::kIntegers
+              ? NativeWeights::kIntegers
+              : NativeWeights::kAll;
+      state.report.native = UseNativeOperators(model, state.quantized, which,
+                                               state.options.accuracy_level, state.pool);
+      return state.report.native.num_nodes > 0;
+    },
+    .is_wanted =
+        [](const Model&, const EmitState& state) {
+          return plan::ProfileOf(state.options.target).contributed != plan::CodeReaders::kNone;
+        }};
+
+constexpr EmitPass kLookUpRows{
+    .name = "look-up-rows",
+    .run = [](Model& model, EmitState&) -> PassResult { return LookUpRows(model) > 0; }};
+
+constexpr EmitPass kUseIntegerOperators{.name = "use-integer-operators",
+                                        .run = [](Model& model, EmitState& state) -> PassResult {
+                                          state.report.integer = UseIntegerOperators(model);
+                                          return state.report.integer.num_nodes > 0;
+                                        },
+                                        .is_wanted =
+                                            [](const Model&, const EmitState& state) {
+                                              return state.options.form == IntegerForm::kQOperator;
+                                            }};
+
+constexpr EmitPass kAddPortableFunctions{
+    .name = "add-portable-functions",
+    .run = [](Model& model, EmitState& state) -> PassResult {
+      state.report.portable = AddPortableFunctions(model);
+      return state.report.portable.is_changed;
+    },
+    .is_wanted = [](const Model&, const EmitState& state) { return state.options.is_portable; }};
+
+constexpr EmitPass kUseProductOperators{
+    .name = "use-product-operators",
+    .run = [](Model& model, EmitState& state) -> PassResult {
+      const NativeOperators products = UseProductOperators(
+          model, plan::ProfileOf(state.options.target).products == plan::CodeReaders::kAll
+                     ? Replaced::kAll
+                     : Replaced::kQuickOnes);
+      Append(products, state.report.native);
+      return products.num_nodes > 0;
+    },
+    .is_wanted = [](const Model&, const EmitState& state) { return state.ComputesFromCodes(); }};
+
+constexpr EmitPass kRecordConfig{.name = "record-config",
+                                 .run = [](Model& model, EmitState& state) -> PassResult {
+                                   return RecordConfig(model, state.resolved.plan,
+                                                       state.report.weights);
+                                 },
+                                 .ensures_after =
+                                     [](const Model& result, const EmitState&) {
+                                       return result.Metadata().contains(ops::kConfigMetadata);
+                                     }};
+
+constexpr const EmitPass* kSchedule[] = {
+    &kRaiseOpset,     &kSplitPlan,           &kQuantizeWeights,      &kInsertQuantizers,
+    &kQuantizeCaches, &kDequantizeInBodies,  &kQuantizeDynamically,  &kUseNativeOperators,
+    &kLookUpRows,     &kUseIntegerOperators, &kAddPortableFunctions, &kUseProductOperators,
+    &kRecordConfig};
+
 }  // namespace
 
 bool RecordConfig(graph::Model& model, const plan::QuantPlan& plan, const Weights& weights) {
@@ -142,110 +297,22 @@ bool RecordConfig(graph::Model& model, const plan::QuantPlan& plan, const Weight
 }
 
 bool ComputesFromCodes(const ApplyOptions& options, plan::OperatorSet operators) {
-  if (options.target == Target::kBitpress) return true;
-  return options.target == Target::kAutomatic && options.storage == Storage::kPacked &&
+  const plan::CodeReaders products = plan::ProfileOf(options.target).products;
+  if (products == plan::CodeReaders::kAll) return true;
+  return products == plan::CodeReaders::kQuick && options.storage == Storage::kPacked &&
          !plan::IsQuark(operators);
 }
 
 TransformReport ApplyPlan(graph::Model& model, const plan::ResolvedPlan& resolved,
                           const ApplyOptions& options, ThreadPool& pool,
                           const ProgressSink& progress) {
-  const plan::QuantPlan& plan = resolved.plan;
-  const bool computes_from_codes = ComputesFromCodes(options, plan.operators);
+  plan::CheckFits(resolved.plan, model);
   TransformReport report;
-  plan::CheckFits(plan, model);
-  graph::PassRunner passes(options.disabled_passes);
-  passes.Run(model, {.name = "raise-opset", .run = [&](graph::Model& changed) {
-                       return RaiseOpset(changed, resolved, options);
-                     }});
-  const std::optional<SplitPlan> split = SplitDynamic(resolved);
-  const plan::ResolvedPlan rest = SplitReadersInBodies(model, split ? split->rest : resolved);
-  const auto fits = [&](const graph::Model& checked) {
-    plan::CheckFits(rest.plan, checked);  // or it throws
-    return true;
-  };
-  QuantizedWeights quantized;
-  passes.Run(model, {.name = "quantize-weights",
-                     .run =
-                         [&](graph::Model& changed) {
-                           quantized = QuantizeWeights(
-                               changed, rest, options.storage, pool, progress,
-                               computes_from_codes ? kLeastPackedKernel : kLeastPackedElements);
-                           report.weights = quantized.weights;
-                           return quantized.is_modified;
-                         },
-                     .requires_before = fits,
-                     .ensures_after = fits});
-  passes.Run(model, {.name = "insert-quantizers",
-                     .run =
-                         [&](graph::Model& changed) {
-                           return InsertQuantizers(changed, rest, quantized.behind_operators);
-                         },
-                     .requires_before = fits,
-                     .ensures_after =
-                         [&](const graph::Model& result) {
-                           return ReadsQuantizedActivations(result, rest);
-                         }});
-  const bool has_caches = std::ranges::any_of(
-      plan.caches, [](const plan::CachePlan& cache) { return cache.is_quantized(); });
-  if (has_caches && !options.keeps_interface) {
-    passes.Run(model, {.name = "quantize-caches", .run = [&](graph::Model& changed) {
-                         return QuantizeCaches(changed, plan);
-                       }});
-  }
-  if (model.AllNodes().size() > model.Nodes().size()) {
-    passes.Run(model, {.name = "dequantize-in-bodies", .run = DequantizeInBodies});
-  }
-  if (split) {
-    passes.Run(model, {.name = "quantize-dynamically", .run = [&](graph::Model& changed) {
-                         const Weights weights = QuantizeDynamically(changed, split->dynamic, pool);
-                         report.weights.insert(report.weights.end(), weights.begin(),
-                                               weights.end());
-                         return !weights.empty();
-                       }});
-  }
-  if (options.target == Target::kOnnxRuntime || options.target == Target::kBitpress) {
-    const NativeWeights which =
-        options.target == Target::kBitpress ? NativeWeights::kIntegers : NativeWeights::kAll;
-    passes.Run(model, {.name = "use-native-operators", .run = [&](graph::Model& changed) {
-                         report.native = UseNativeOperators(changed, quantized, which,
-                                                            options.accuracy_level, pool);
-                         return report.native.num_nodes > 0;
-                       }});
-  }
-  passes.Run(model, {.name = "look-up-rows",
-                     .run = [](graph::Model& changed) { return LookUpRows(changed) > 0; }});
-  if (options.form == IntegerForm::kQOperator) {
-    passes.Run(model, {.name = "use-integer-operators", .run = [&](graph::Model& changed) {
-                         report.integer = UseIntegerOperators(changed);
-                         return report.integer.num_nodes > 0;
-                       }});
-  }
-  if (options.is_portable) {
-    passes.Run(model, {.name = "add-portable-functions", .run = [&](graph::Model& changed) {
-                         report.portable = AddPortableFunctions(changed);
-                         return report.portable.is_changed;
-                       }});
-  }
-  if (computes_from_codes) {
-    passes.Run(model, {.name = "use-product-operators", .run = [&](graph::Model& changed) {
-                         NativeOperators products = UseProductOperators(
-                             changed, options.target == Target::kBitpress ? Replaced::kAll
-                                                                          : Replaced::kQuickOnes);
-                         Append(products, report.native);
-                         return products.num_nodes > 0;
-                       }});
-  }
-  passes.Run(
-      model,
-      {.name = "record-config",
-       .run = [&](graph::Model& changed) { return RecordConfig(changed, plan, report.weights); },
-       .ensures_after =
-           [](const graph::Model& result) {
-             return result.Metadata().contains(ops::kConfigMetadata);
-           }});
-  report.passes = passes.reports();
+  EmitState state{resolved, options, pool, progress, report};
+  report.passes = graph::RunSchedule<EmitState>(model, kSchedule, state, options.disabled_passes);
   return report;
 }
+
+std::vector<std::string_view> EmitPasses() { return graph::NamesOf<EmitState>(kSchedule); }
 
 }  // namespace bitpress::emit

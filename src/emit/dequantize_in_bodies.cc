@@ -1,13 +1,13 @@
 #include "emit/dequantize_in_bodies.h"
 
 #include <algorithm>
-#include <array>
 #include <map>
 #include <optional>
 #include <string>
-#include <string_view>
 #include <utility>
 #include <vector>
+
+#include "ops/operator_traits.h"
 
 namespace bitpress::emit {
 namespace {
@@ -46,13 +46,6 @@ std::vector<Readers> ReadersInBodies(const graph::Model& model, const Node& node
     }
   }
   return readers;
-}
-
-// Returns whether ONNX Runtime moves pairs of quantizers through the operator, or takes it away.
-bool IsMoving(const Node& node) {
-  constexpr std::array<std::string_view, 8> kMoving{"MaxPool", "Reshape",   "Transpose", "Squeeze",
-                                                    "Slice",   "Unsqueeze", "Identity",  "Dropout"};
-  return node.domain().empty() && std::ranges::find(kMoving, node.op_type()) != kMoving.end();
 }
 
 // Returns whether a scale and a zero point stand for all elements, so that they stay right where
@@ -99,7 +92,7 @@ bool QuantizeMoved(graph::Model& model) {
     if (IsDequantize(node) && HasOneScale(model, node)) dequantized.emplace(node.output(0), node);
   }
   for (const Node& node : model.AllNodes()) {
-    if (!IsMoving(node) || node.num_inputs() == 0) continue;
+    if (!ops::MovesElements(node) || node.num_inputs() == 0) continue;
     const auto source = dequantized.find(node.input(0));
     if (source == dequantized.end()) continue;
     const Node from = source->second;
@@ -131,7 +124,7 @@ bool DequantizeInBodies(graph::Model& model) {
       for (graph::Use& use : body.uses) use.node.set_input(use.input_index, copy);
     }
     is_modified = true;
-    if (model.AllUses(value).empty() && !model.IsOutput(value)) model.RemoveNode(node);
+    if (!model.IsRead(value)) model.RemoveNode(node);
   }
   return is_modified;
 }

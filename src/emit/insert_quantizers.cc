@@ -92,7 +92,8 @@ class Inserter {
                                    [](const Job& job) { return job.row->is_graph_output; });
     if (last != jobs.end()) {
       std::rotate(jobs.begin(), last, last + 1);
-      source = RenameOutput(value, jobs.front());
+      source = model_.FreshName(value + "_float");
+      model_.Rename(value, source);
     }
     // By the format that rows go through, and its axis.
     std::map<std::pair<std::string, std::optional<int64_t>>, std::string> rounded;
@@ -111,24 +112,6 @@ class Inserter {
       Insert(*job.row, before->second, target);
       for (graph::Use use : job.uses) use.node.set_input(use.input_index, target);
     }
-  }
-
-  // Renames the producer's output; all uses but those of `job` read the new name. Returns that
-  // name.
-  std::string RenameOutput(const std::string& value, const Job& job) {
-    std::optional<Node> producer = model_.Producer(value);
-    const std::string renamed = model_.FreshName(value + "_float");
-    for (graph::Use use : model_.AllUses(value)) {
-      const bool is_covered =
-          std::any_of(job.uses.begin(), job.uses.end(), [&](const graph::Use& covered) {
-            return covered.node == use.node && covered.input_index == use.input_index;
-          });
-      if (!is_covered) use.node.set_input(use.input_index, renamed);
-    }
-    for (size_t i = 0; i < producer->num_outputs(); ++i) {
-      if (producer->output(i) == value) producer->set_output(i, renamed);
-    }
-    return renamed;
   }
 
   Node InsertNode(const TensorPlan& row, const graph::NodeSpec& spec) {

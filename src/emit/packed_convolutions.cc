@@ -109,9 +109,8 @@ ConvolutionShape ShapeOf(const Node& convolution, const PackedWeight& weight) {
 
 // Returns the standard node that alone reads a value.
 std::optional<Node> OnlyReader(const Model& model, const std::string& value, const char* op_type) {
-  const std::vector<Use> uses = model.AllUses(value);
-  if (uses.size() != 1 || model.IsOutput(value)) return std::nullopt;
-  return IsStandardOp(uses[0].node, op_type) ? std::optional(uses[0].node) : std::nullopt;
+  const std::optional<Use> use = model.OnlyUse(value);
+  return use && IsStandardOp(use->node, op_type) ? std::optional(use->node) : std::nullopt;
 }
 
 bool HaveSameShape(const Model& model, const std::string& x, const std::string& y) {
@@ -252,17 +251,9 @@ void ReplaceConvolution(Model& model, const Node& unpack, const PackedWeight& we
   packed.bias = has_bias ? convolution.input(2) : zeros(weight.shape[0]);
   packed.name = convolution.name();
   const Followers followers(model, convolution, packed);
-  Node last = followers.nodes().back();
+  const Node& last = followers.nodes().back();
   packed.output = last.output(0);
-  const graph::ValueInfo info = model.InfoOf(packed.output);
-  last.set_output(0, model.FreshName(packed.output + "_replaced"));
-  weights::InsertConvolution(model, packed, last);
-  for (auto node = followers.nodes().rbegin(); node != followers.nodes().rend(); ++node) {
-    model.RemoveNode(*node);
-  }
-  if (!model.IsOutput(packed.output) && info.type != DataType::kUndefined) {
-    model.SetInfo(packed.output, info);
-  }
+  model.Replace(followers.nodes(), [&] { weights::InsertConvolution(model, packed, last); });
 }
 
 }  // namespace bitpress::emit

@@ -50,7 +50,7 @@ void Retype(Model& model, const std::string& value, int bits) {
   model.SetInterfaceInfo(value, info);
 }
 
-void HoldCodes(Model& model, Node node, const CachePlan& keys, const CachePlan& values) {
+void HoldCodes(Model& model, const Node& node, const CachePlan& keys, const CachePlan& values) {
   const auto granularity =
       std::string(keys.granularity == plan::Granularity::kPerTensor ? "PER_TENSOR" : "PER_CHANNEL");
   graph::NodeSpec spec{
@@ -68,12 +68,7 @@ void HoldCodes(Model& model, Node node, const CachePlan& keys, const CachePlan& 
   spec.inputs.resize(std::max(spec.inputs.size(), kFirstScale + 2));
   spec.inputs[kFirstScale] = AddScales(model, keys);
   spec.inputs[kFirstScale + 1] = AddScales(model, values);
-  for (size_t i = 0; i < node.num_outputs(); ++i) {
-    spec.outputs.push_back(node.output(i));
-    if (!node.output(i).empty()) node.set_output(i, model.FreshName(node.output(i) + "_replaced"));
-  }
-  model.InsertNode(spec, node);
-  model.RemoveNode(node);
+  model.Replace(node, std::move(spec));
   for (const CachePlan* const cache : {&keys, &values}) {
     Retype(model, cache->past, cache->bits());
     Retype(model, cache->value, cache->bits());

@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "emit/products_of_rows.h"
+#include "ops/operator_traits.h"
 #include "weights/integer_weight.h"
 
 namespace bitpress::emit {
@@ -32,9 +33,7 @@ bool HasRows(const TensorPlan& row) {
   return row.is_dynamic() && row.integer->range.kind == plan::RangeMethod::Kind::kDynamicRows;
 }
 
-bool IsTransposed(const Node& node) {
-  return node.op_type() == "Gemm" && node.GetInt("transB", 0) != 0;
-}
+bool IsTransposed(const Node& node) { return node.GetInt("transB", 0) != 0; }
 
 class DynamicQuantizer {
  public:
@@ -67,8 +66,7 @@ class DynamicQuantizer {
       if (row.is_dynamic()) Quantize(row);
     }
     for (const std::string& weight : replaced_) {
-      const bool is_unused = model_.AllUses(weight).empty() && !model_.IsOutput(weight);
-      if (is_unused) model_.RemoveInitializer(weight);
+      if (!model_.IsRead(weight)) model_.RemoveInitializer(weight);
     }
     return std::move(statistics_);
   }
@@ -98,7 +96,7 @@ class DynamicQuantizer {
     std::ranges::sort(uses, {}, [](const auto& use) { return use.first; });
     for (const auto& [position, use] : uses) {
       const Node node = order[position];
-      if (node.op_type() == "LSTM") {
+      if (ops::TraitsOf(node).is_recurrent()) {
         ReplaceLstm(node, use);
       } else if (HasRows(row)) {
         ReplaceProductOfRows(node, use, CodesIn(quantized_rows, row.value, node));
@@ -137,17 +135,16 @@ class DynamicQuantizer {
     made.codes = rows_.Quantize(value, reader, made.quantizer);
   }
 
-  void ReplaceProductOfRows(Node node, const plan::TensorUse& use, const RowCodes& input) {
+  void ReplaceProductOfRows(const Node& node, const plan::TensorUse& use, const RowCodes& input) {
     const TensorPlan& row = WeightOf(use, 1);
     const Codes weight = Store(row, node, /*is_conv=*/false);
     const bool is_transposed = IsTransposed(node);
     const bool has_zero_point = !row.integer->is_symmetric || row.format == "uint8";
-    const std::string output = TakeOutput(node, 0);
     const MatrixCodes matrix{is_transposed ? Transpose(weight.codes, {1, 0}) : weight.codes,
                              weight.scale, has_zero_point ? weight.zero_point : "",
                              is_transposed ? weight.row_sums : weight.column_sums};
-    rows_.Multiply(input, matrix, node.num_inputs() > 2 ? node.input(2) : "", output, node);
-    model_.RemoveNode(node);
+    const std::string bias = node.num_inputs() > 2 ? node.input(2) : "";
+    model_.Replace({node}, [&] { rows_.Multiply(input, matrix, bias, node.output(0), node); });
   }
 
   const TensorPlan& WeightOf(const plan::TensorUse& use, int64_t input) const {
@@ -160,18 +157,22 @@ class DynamicQuantizer {
     return *found->second;
   }
 
+  void ReplaceProduct(const Node& node, const plan::TensorUse& use, const Codes& input) {
+    Codes weight = Store(WeightOf(use, 1), node, ops::TraitsOf(node).is_convolution());
+    model_.Replace({node}, [&] { MultiplyIntegers(node, input, weight); });
+  }
+
   // Cast(XInteger(x, w)) * (x_scale * w_scale) + bias
-  void ReplaceProduct(Node node, const plan::TensorUse& use, const Codes& input) {
-    const TensorPlan& row = WeightOf(use, 1);
-    const bool is_conv = node.op_type() == "Conv";
-    Codes weight = Store(row, node, is_conv);
-    const std::string output = TakeOutput(node, 0);
+  void MultiplyIntegers(const Node& node, const Codes& input, Codes& weight) {
+    const ops::OperatorTraits& traits = ops::TraitsOf(node);
+    const bool is_conv = traits.is_convolution();
+    const std::string& output = node.output(0);
     if (IsTransposed(node)) weight.codes = Transpose(weight.codes, {1, 0});
     const std::string integers = model_.FreshName(output + "_integers");
     const std::string floats = model_.FreshName(output + "_unscaled");
     const std::string scale = model_.FreshName(output + "_dynamic_scale");
     graph::NodeSpec product{Name(output, "integers"),
-                            is_conv ? "ConvInteger" : "MatMulInteger",
+                            std::string(traits.dynamic),
                             "",
                             {input.codes, weight.codes, input.zero_point, weight.zero_point},
                             {integers},
@@ -194,10 +195,9 @@ class DynamicQuantizer {
       const std::string bias = is_conv ? SpreadBias(node) : node.input(2);
       model_.InsertNode({Name(output, "bias"), "Add", "", {scaled, bias}, {output}, {}}, node);
     }
-    model_.RemoveNode(node);
   }
 
-  void ReplaceLstm(Node node, const plan::TensorUse& use) {
+  void ReplaceLstm(const Node& node, const plan::TensorUse& use) {
     std::vector<std::string> inputs;
     for (size_t i = 0; i < 8; ++i) {
       inputs.push_back(i < node.num_inputs() ? node.input(i) : std::string());
@@ -209,23 +209,13 @@ class DynamicQuantizer {
       inputs.push_back(weight.scale);
       inputs.push_back(weight.zero_point);
     }
-    std::vector<std::string> outputs;
-    for (size_t i = 0; i < node.num_outputs(); ++i) {
-      outputs.push_back(node.output(i).empty() ? std::string() : TakeOutput(node, i));
-    }
     model_.SetOpsetImport("com.microsoft", 1);
-    graph::NodeSpec lstm{node.name(), "DynamicQuantizeLSTM", "com.microsoft", inputs, outputs, {}};
+    graph::NodeSpec lstm{node.name(),     std::string(ops::TraitsOf(node).dynamic),
+                         "com.microsoft", inputs,
+                         {},              {}};
     lstm.attributes_of = node;
     lstm.dropped_attributes = {"layout"};  // 0, see plan/dynamic_rows.h
-    model_.InsertNode(lstm, node);
-    model_.RemoveNode(node);
-  }
-
-  // Frees the name of an output for the node that takes the place of this one.
-  std::string TakeOutput(Node& node, size_t i) {
-    std::string output = node.output(i);
-    node.set_output(i, model_.FreshName(output + "_replaced"));
-    return output;
+    model_.Replace(node, std::move(lstm));
   }
 
   std::string Name(const std::string& output, std::string_view what) const {
@@ -285,7 +275,7 @@ class DynamicQuantizer {
       scale_dims.resize(source.dims.size() - 1, 1);
       zero_point_dims.clear();
     } else if (row.integer->granularity == plan::Granularity::kPerBlock &&
-               reader.op_type() == "LSTM") {
+               ops::TraitsOf(reader).is_recurrent()) {
       // A recurrent weight has one block for each row: [directions, 4 * hidden, 1]. Stacked
       // matrices have one for each column, [matrices, 1, columns], as MatMulInteger takes them.
       scale_dims.pop_back();

@@ -8,7 +8,7 @@
 #include "base/error.h"
 #include "emit/tied_tables.h"
 #include "formats/packed_tensor.h"
-#include "ops/compute_ops.h"
+#include "ops/operator_traits.h"
 #include "ops/quantizer_nodes.h"
 #include "plan/pair_safety.h"
 #include "weights/integer_weight.h"
@@ -254,8 +254,9 @@ class WeightQuantizer {
   }
 
   static bool IsReadByConv(const TensorPlan& row) {
-    return std::ranges::any_of(row.uses,
-                               [](const plan::TensorUse& use) { return use.op_type == "Conv"; });
+    return std::ranges::any_of(row.uses, [](const plan::TensorUse& use) {
+      return ops::TraitsNamed(use.op_type).product == ops::Product::kConv;
+    });
   }
 
   void StoreIntegerBias(const std::shared_ptr<const weights::IntegerWeight>& weight,
@@ -379,9 +380,7 @@ class WeightQuantizer {
     for (const plan::TensorUse& use : row.uses) {
       index_.Find(use).set_input(static_cast<size_t>(use.input), target);
     }
-    const bool is_unused =
-        has_copy && model_.AllUses(row.value).empty() && !model_.IsOutput(row.value);
-    if (is_unused) model_.RemoveInitializer(row.value);
+    if (has_copy && !model_.IsRead(row.value)) model_.RemoveInitializer(row.value);
     result_.is_modified = true;
   }
 
@@ -429,7 +428,7 @@ IntegerReaders::IntegerReaders(const plan::ResolvedPlan& resolved) {
     if (!row.integer || row.role != plan::Role::kActivation) continue;
     if (!row.is_dynamic() && !resolved.scales.contains(plan::ScaleKeyOf(row))) continue;
     for (const plan::TensorUse& use : row.uses) {
-      if (!ops::IsRecurrent(use.op_type)) nodes_.insert(use.node);
+      if (!ops::TraitsNamed(use.op_type).is_recurrent()) nodes_.insert(use.node);
     }
   }
 }

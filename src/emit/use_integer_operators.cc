@@ -3,12 +3,12 @@
 #include <algorithm>
 #include <initializer_list>
 #include <optional>
-#include <string_view>
 
 #include "base/error.h"
 #include "emit/integer_codes.h"
 #include "graph/clean_up.h"
 #include "ops/integer_operators.h"
+#include "ops/operator_traits.h"
 
 namespace bitpress::emit {
 namespace {
@@ -17,24 +17,9 @@ using graph::Model;
 using graph::Node;
 using graph::NodeSpec;
 using graph::Use;
+using ops::OnIntegers;
 
 constexpr const char* kMicrosoft = "com.microsoft";
-
-// Operators whose elements keep their values on the way from the first input to the output.
-constexpr std::string_view kMoving[] = {"MaxPool",  "Reshape",      "Transpose",    "Flatten",
-                                        "Squeeze",  "Unsqueeze",    "Slice",        "Gather",
-                                        "Identity", "DepthToSpace", "SpaceToDepth", "Expand",
-                                        "Tile",     "ReduceMax",    "Resize"};
-// Operators of one input that are computed by tables or sums. The operator of ONNX Runtime has the
-// prefix "QLinear".
-constexpr std::string_view kUnary[] = {"GlobalAveragePool", "AveragePool", "Sigmoid", "LeakyRelu"};
-constexpr std::string_view kBinary[] = {"Add", "Mul"};
-
-template <size_t N>
-bool Contains(const std::string_view (&names)[N], const Node& node) {
-  return node.domain().empty() &&
-         std::find(std::begin(names), std::end(names), node.op_type()) != std::end(names);
-}
 
 void Append(std::vector<std::string>& list, std::vector<std::string> more) {
   list.insert(list.end(), more.begin(), more.end());
@@ -68,16 +53,16 @@ class IntegerRewriter {
 
  private:
   static bool IsKnown(const Node& node) {
-    return IsStandardOp(node, "Conv") || IsStandardOp(node, "MatMul") ||
-           IsStandardOp(node, "Gemm") || IsStandardOp(node, "Concat") || Contains(kMoving, node) ||
-           Contains(kUnary, node) || Contains(kBinary, node);
+    const ops::OperatorTraits& traits = ops::TraitsOf(node);
+    return node.domain().empty() && traits.has_integer_kernel() &&
+           (traits.is_product() || traits.on_integers != OnIntegers::kFloats);
   }
 
-  // The QuantizeLinear behind a node, and the nodes between the two, which saturation replaces.
+  // The nodes behind one whose result is quantized: those that saturation replaces, and the
+  // QuantizeLinear.
   struct Result {
     IntegerCodes codes;
-    Node quantize;
-    std::vector<Node> between;
+    std::vector<Node> nodes;
   };
 
   // Returns the result of a node; nothing, with a reason, if it is not quantized in this way.
@@ -85,14 +70,12 @@ class IntegerRewriter {
     std::vector<Node> between;
     std::string value = node.output(0);
     for (;;) {
-      const std::vector<Use> uses = model_.Uses(value);
-      const bool is_read_once = uses.size() == 1 && uses.front().input_index == 0 &&
-                                !model_.IsOutput(value) && !model_.IsUsedInSubgraph(value);
-      if (!is_read_once) {
+      const std::optional<Use> use = model_.OnlyUse(value);
+      if (!use || use->input_index != 0 || !model_.AreInOneGraph(node, use->node)) {
         reason = "its result is read as floats";
         return std::nullopt;
       }
-      const Node& reader = uses.front().node;
+      const Node reader = use->node;
       if (IsStandardOp(reader, "QuantizeLinear")) {
         std::optional<IntegerCodes> codes = CodesOf(model_, reader, reader.output(0));
         if (!codes || !codes->is_byte() || codes->is_per_axis) {
@@ -106,10 +89,10 @@ class IntegerRewriter {
             return std::nullopt;
           }
         }
-        return Result{*codes, reader, between};
+        between.push_back(reader);
+        return Result{*codes, std::move(between)};
       }
-      const bool is_clamp = IsStandardOp(reader, "Relu") || IsStandardOp(reader, "Clip");
-      if (!is_clamp) {
+      if (ops::TraitsOf(reader).on_integers != OnIntegers::kFuses) {
         reason = "its result is read as floats";
         return std::nullopt;
       }
@@ -120,11 +103,12 @@ class IntegerRewriter {
 
   // Rewrites a node. Returns "", or the reason if the node stays.
   Reason Rewrite(const Node& node) {
-    if (IsStandardOp(node, "Conv")) return RewriteConv(node);
-    if (IsStandardOp(node, "MatMul") || IsStandardOp(node, "Gemm")) return RewriteProduct(node);
-    if (IsStandardOp(node, "Concat")) return RewriteConcat(node);
-    if (Contains(kMoving, node)) return RewriteMoving(node);
-    return RewriteElementwise(node);
+    const ops::OperatorTraits& traits = ops::TraitsOf(node);
+    if (traits.is_convolution()) return RewriteConv(node);
+    if (traits.is_matrix_product()) return RewriteProduct(node);
+    if (traits.on_integers == OnIntegers::kJoins) return RewriteConcat(node);
+    if (traits.on_integers == OnIntegers::kMoves) return RewriteMoving(node);
+    return RewriteElementwise(node, traits);
   }
 
   // Returns whether ONNX Runtime computes this pair of types.
@@ -153,7 +137,7 @@ class IntegerRewriter {
   }
 
   Reason RewriteProduct(const Node& node) {
-    const bool is_gemm = node.op_type() == "Gemm";
+    const bool is_gemm = ops::TraitsOf(node).product == ops::Product::kGemm;
     const graph::ValueInfo info = model_.InfoOf(node.input(1));
     if (!info.has_shape || info.shape.size() < 2) return "the rank of its second matrix is unknown";
     const auto rank = static_cast<int64_t>(info.shape.size());
@@ -201,11 +185,11 @@ class IntegerRewriter {
     return "";
   }
 
-  Reason RewriteElementwise(const Node& node) {
+  Reason RewriteElementwise(const Node& node, const ops::OperatorTraits& traits) {
     if (std::string why = ops::WhyNoIntegerForm(node); !why.empty()) return why;
-    NodeSpec spec{node.name(), "QLinear" + node.op_type(), kMicrosoft, {}, {}, {}};
+    NodeSpec spec{node.name(), std::string(traits.qoperator), kMicrosoft, {}, {}, {}};
     DataType type = DataType::kUndefined;
-    for (size_t i = 0; i < (Contains(kBinary, node) ? 2 : 1); ++i) {
+    for (size_t i = 0; i < std::min(traits.num_operands, node.num_inputs()); ++i) {
       const std::optional<IntegerCodes> x = ActivationCodes(model_, node.input(i));
       if (!x || (i > 0 && x->type != type)) return "its data are not codes of one type of 8 bits";
       type = x->type;
@@ -218,9 +202,8 @@ class IntegerRewriter {
     Append(spec.inputs, {y->codes.scale, y->codes.zero_point});
     CopyAttributes(node, {"auto_pad"}, {"kernel_shape", "pads", "strides"},
                    {"ceil_mode", "count_include_pad"}, spec);
-    if (node.op_type() == "LeakyRelu") {
-      spec.attributes.emplace_back("alpha", node.GetFloat("alpha", 0.01F));
-    }
+    if (node.HasAttribute("alpha"))
+      spec.attributes.emplace_back("alpha", node.GetFloat("alpha", 0));
     Replace(node, *y, std::move(spec));
     return "";
   }
@@ -256,44 +239,24 @@ class IntegerRewriter {
     const std::optional<IntegerCodes> x = ActivationCodes(model_, node.input(0));
     if (!x) return "its data are other codes than 8 bits";
     if (node.num_outputs() > 1) return "it has further results";
-    if (node.op_type() == "Resize" && node.GetString("mode", "nearest") != "nearest") {
-      return "it interpolates";
-    }
+    if (!ops::MovesElements(node)) return "it interpolates";
     Reason reason;
-    std::optional<Result> y = ResultOf(node, reason);
+    const std::optional<Result> y = ResultOf(node, reason);
     if (!y) return reason;
     if (!HasSameMeaning(model_, *x, y->codes)) return "its result has another scale than its data";
     node.set_input(0, x->codes);
-    const std::string codes = y->codes.codes;
-    RemoveChain(*y);
-    node.set_output(0, codes);
+    model_.Replace(y->nodes, [&] { node.set_output(0, y->codes.codes); });
     return "";
-  }
-
-  // Removes the quantizer of a node's result and the nodes between. Their readers read the node
-  // that gives the codes now.
-  void RemoveChain(Result& y) {
-    y.quantize.set_output(0, model_.FreshName(y.codes.codes + "_replaced"));
-    model_.RemoveNode(y.quantize);
-    for (auto activation = y.between.rbegin(); activation != y.between.rend(); ++activation) {
-      model_.RemoveNode(*activation);
-    }
   }
 
   // Replaces a node, and the quantizer of its result, by a new node. Without `y` the new node gives
   // the same floats.
-  void Replace(Node node, std::optional<Result> y, NodeSpec spec) {
+  void Replace(const Node& node, const std::optional<Result>& y, NodeSpec spec) {
     spec.outputs = {y ? y->codes.codes : node.output(0)};
     if (!spec.domain.empty()) model_.SetOpsetImport(spec.domain, 1);
-    if (y) {
-      RemoveChain(*y);
-      model_.InsertNode(spec, node);
-      model_.RemoveNode(node);
-      return;
-    }
-    node.set_output(0, model_.FreshName(spec.outputs[0] + "_replaced"));
-    model_.InsertNode(spec, node);
-    model_.RemoveNode(node);
+    std::vector<Node> old{node};
+    if (y) old.insert(old.end(), y->nodes.begin(), y->nodes.end());
+    model_.Replace(old, [&] { model_.InsertNode(spec, node); });
   }
 
   using Names = std::initializer_list<const char*>;

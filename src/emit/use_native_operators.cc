@@ -178,10 +178,10 @@ class NativeRewriter {
   }
 
   void RemoveUnpack(const std::string& value) {
-    Node unpack = *model_.Producer(value);
+    const Node unpack = *model_.Producer(value);
     std::vector<std::string> parts;
     for (size_t i = 0; i < unpack.num_inputs(); ++i) parts.push_back(unpack.input(i));
-    unpack.set_output(0, model_.FreshName(value + "_replaced"));
+    model_.ReleaseOutputs(unpack);
     model_.RemoveNode(unpack);
     for (const std::string& part : parts) model_.RemoveInitializer(part);
   }
@@ -250,17 +250,13 @@ class NativeRewriter {
     return spec;
   }
 
-  // Replaces a node by a new one with the same output.
-  void Replace(Node node, graph::NodeSpec spec) {
+  void Replace(const Node& node, graph::NodeSpec spec) {
     const std::string output = node.output(0);
     graph::ValueInfo info = model_.InfoOf(output);
     // Behind operators of other domains nobody knows the type, but these give floats.
     info.type = DataType::kFloat;
-    node.set_output(0, model_.FreshName(output + "_replaced"));
-    spec.outputs = {output};
     model_.SetOpsetImport(weights::kNativeDomain, 1);
-    model_.InsertNode(spec, node);
-    model_.RemoveNode(node);
+    model_.Replace(node, std::move(spec));
     if (!model_.IsOutput(output)) model_.SetInfo(output, info);
   }
 

@@ -52,8 +52,7 @@ class ProductRewriter {
     std::ranges::reverse(nodes);
     for (const Node& node : nodes) {
       if (node.domain() != "bitpress" || !ops::IsQuantizer(node)) continue;
-      const std::string value = node.output(0);
-      if (model_.AllUses(value).empty() && !model_.IsOutput(value)) model_.RemoveNode(node);
+      if (!model_.IsRead(node.output(0))) model_.RemoveNode(node);
     }
   }
 
@@ -138,7 +137,7 @@ class ProductRewriter {
     return WhyNoMatrixProduct(model_, use, axis, weight.shape);
   }
 
-  void Replace(const Node& unpack, const weights::PackedWeight& weight, Node node) {
+  void Replace(const Node& unpack, const weights::PackedWeight& weight, const Node& node) {
     const size_t axis = *weights::BlockedAxis(weight);
     const int64_t num_columns = weight.shape[1 - axis];
     weights::PackedProduct product{unpack, weight, node.input(0), "", "", "", node.name()};
@@ -150,28 +149,21 @@ class ProductRewriter {
       product.bias = add->input(add->input(0) == node.output(0) ? 1 : 0);
     }
     if (product.bias.empty()) product.bias = Zeros(num_columns);
-    Node last = add.value_or(node);
-    std::optional<ops::FollowingLimits> limits = ops::LimitsBehind(model_, last.output(0));
+    std::vector<Node> old{node};
+    if (add) old.push_back(*add);
+    std::optional<ops::FollowingLimits> limits = ops::LimitsBehind(model_, old.back().output(0));
     if (!weights::WhyNoPackedProduct(model_, weight, /*is_limited=*/true).empty()) limits.reset();
     if (limits) {
       product.least = limits->least;
       product.largest = limits->largest;
-      last = limits->node;
+      old.push_back(limits->node);
     }
-    product.output = last.output(0);
-    const graph::ValueInfo info = model_.InfoOf(product.output);
-    last.set_output(0, model_.FreshName(product.output + "_replaced"));
-    if (info.type == DataType::kFloat16) {
-      InsertHalf(product, last);
-    } else {
-      weights::InsertProduct(model_, product, last);
-    }
-    if (limits) model_.RemoveNode(last);
-    if (add) model_.RemoveNode(*add);
-    model_.RemoveNode(node);
-    if (!model_.IsOutput(product.output) && info.type != DataType::kUndefined) {
-      model_.SetInfo(product.output, info);
-    }
+    product.output = old.back().output(0);
+    const bool is_half = model_.InfoOf(product.output).type == DataType::kFloat16;
+    model_.Replace(old, [&] {
+      is_half ? InsertHalf(product, old.back())
+              : weights::InsertProduct(model_, product, old.back());
+    });
   }
 
   // Inserts a product of floats between Casts.
@@ -216,17 +208,14 @@ class ProductRewriter {
 
   // Returns the Add of a bias that alone reads a product.
   std::optional<Node> BiasOf(const Node& node, int64_t num_columns) const {
-    const std::string& value = node.output(0);
-    const std::vector<Use> uses = model_.AllUses(value);
-    if (uses.size() != 1 || model_.IsOutput(value) || !IsStandardOp(uses[0].node, "Add")) {
-      return std::nullopt;
-    }
-    const std::string& other = uses[0].node.input(1 - uses[0].input_index);
+    const std::optional<Use> use = model_.OnlyUse(node.output(0));
+    if (!use || !IsStandardOp(use->node, "Add")) return std::nullopt;
+    const std::string& other = use->node.input(1 - use->input_index);
     if (!model_.IsInitializer(other)) return std::nullopt;
     const graph::ValueInfo info = model_.InfoOf(other);
     const bool is_float = info.type == DataType::kFloat || info.type == DataType::kFloat16;
     const bool is_vector = is_float && info.shape.size() == 1 && info.shape[0].value == num_columns;
-    return is_vector ? std::optional(uses[0].node) : std::nullopt;
+    return is_vector ? std::optional(use->node) : std::nullopt;
   }
 
   const std::string& Zeros(int64_t count) {

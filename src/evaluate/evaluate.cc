@@ -89,10 +89,11 @@ class Evaluator::Impl {
   // Returns the file of the model, or of a model that computes as the wanted kind of processor
   // does.
   std::filesystem::path ModelFile() {
-    processor_.processor = options_.processor.value_or(ThisProcessor());
+    processor_.processor = options_.processor.value_or(processors::ThisProcessor());
     processor_.nodes = SaturatingNodesOf(options_.model);
-    if (processor_.nodes.empty() || processor_.processor == ThisProcessor()) return options_.model;
-    SimulatedModel simulated;
+    if (processor_.nodes.empty() || processor_.processor == processors::ThisProcessor())
+      return options_.model;
+    processors::SimulatedModel simulated;
     const std::filesystem::path file =
         ModelAs(options_.model, processor_.processor, scratch_.path(), simulated);
     processor_.is_simulated = true;

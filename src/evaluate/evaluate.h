@@ -37,7 +37,7 @@ struct EvaluateSettings {
   std::optional<size_t> output_index = std::nullopt;
   // The kind of processor to measure for. Null: this machine's. Another kind is simulated, and then
   // the times mean nothing.
-  std::optional<ProcessorKind> processor = std::nullopt;
+  std::optional<processors::ProcessorKind> processor = std::nullopt;
   // Samples that cannot be read or run are left out, and so many of them may be. 0: the first one
   // is an Error.
   size_t most_failures = 0;

@@ -14,14 +14,15 @@
 
 namespace bitpress::evaluate {
 
-std::vector<SaturatingNode> SaturatingNodesOf(const std::filesystem::path& path) {
-  return FindSaturatingNodes(graph::Model::Load(path));
+std::vector<processors::SaturatingNode> SaturatingNodesOf(const std::filesystem::path& path) {
+  return processors::FindSaturatingNodes(graph::Model::Load(path));
 }
 
-std::filesystem::path ModelAs(const std::filesystem::path& model, ProcessorKind kind,
-                              const std::filesystem::path& folder, SimulatedModel& simulated) {
+std::filesystem::path ModelAs(const std::filesystem::path& model, processors::ProcessorKind kind,
+                              const std::filesystem::path& folder,
+                              processors::SimulatedModel& simulated) {
   const std::filesystem::path out = folder / "simulated.onnx";
-  simulated = SimulateProducts(model, kind, out);
+  simulated = processors::SimulateProducts(model, kind, out);
   return simulated.is_changed() ? out : model;
 }
 
@@ -29,9 +30,9 @@ OtherProcessor::OtherProcessor(const std::filesystem::path& model,
                                const runtime::SessionOptions& options, ProcessorReport& report)
     : report_(report) {
   try {
-    SimulatedModel simulated;
+    processors::SimulatedModel simulated;
     const std::filesystem::path path =
-        ModelAs(model, OtherKind(report.processor), folder_.path(), simulated);
+        ModelAs(model, processors::OtherKind(report.processor), folder_.path(), simulated);
     // If the figures are of a simulated kind, the other kind is that of this machine itself.
     if (simulated.is_changed() || report.is_simulated) session_.emplace(path, options);
     report.not_simulated.insert(report.not_simulated.end(), simulated.left.begin(),
@@ -53,7 +54,7 @@ void OtherProcessor::Compare(const std::vector<Tensor>& inputs, const std::vecto
     const Output here = ToOutput(outputs[i]);
     const Output there = ToOutput(others[i]);
     if (here.values.empty() || here.values.size() != there.values.size()) continue;
-    const bool is_exact = report_.processor == ProcessorKind::kExact;
+    const bool is_exact = report_.processor == processors::ProcessorKind::kExact;
     comparison_.Add(is_exact ? here.values : there.values, is_exact ? there.values : here.values);
   }
   if (comparison_.num_samples() == 0) return;

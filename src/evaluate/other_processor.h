@@ -14,9 +14,9 @@
 #include "base/fields.h"
 #include "base/scratch_folder.h"
 #include "base/tensor.h"
-#include "evaluate/integer_products.h"
 #include "evaluate/metrics.h"
-#include "evaluate/simulate_products.h"
+#include "processors/integer_products.h"
+#include "processors/simulate_products.h"
 #include "runtime/session.h"
 
 namespace bitpress::evaluate {
@@ -24,9 +24,9 @@ namespace bitpress::evaluate {
 // The difference between kinds of processors. If `nodes` is empty, all processors give the same
 // outputs, up to the order in which floats are added.
 struct ProcessorReport {
-  ProcessorKind processor = ProcessorKind::kExact;
+  processors::ProcessorKind processor = processors::ProcessorKind::kExact;
   bool is_simulated = false;
-  std::vector<SaturatingNode> nodes;
+  std::vector<processors::SaturatingNode> nodes;
   size_t num_samples = 0;
   std::optional<double> sqnr_db;
   std::vector<std::string> not_simulated;
@@ -62,12 +62,13 @@ inline constexpr std::string_view kHarmfulWarning =
     "default)";
 
 // Returns the nodes of a model file that can saturate. Fast if the model has no int8 constant.
-std::vector<SaturatingNode> SaturatingNodesOf(const std::filesystem::path& model);
+std::vector<processors::SaturatingNode> SaturatingNodesOf(const std::filesystem::path& model);
 
 // Returns a file that computes on this machine as `model` does on a processor of `kind`: `model`
 // itself, or a new file in `folder`. Describes the new file in `simulated`.
-std::filesystem::path ModelAs(const std::filesystem::path& model, ProcessorKind kind,
-                              const std::filesystem::path& folder, SimulatedModel& simulated);
+std::filesystem::path ModelAs(const std::filesystem::path& model, processors::ProcessorKind kind,
+                              const std::filesystem::path& folder,
+                              processors::SimulatedModel& simulated);
 
 // Compares a model's outputs with those on the other kind of processor, run by run.
 class OtherProcessor {

@@ -107,10 +107,10 @@ EvaluationState EvaluationStateFromBytes(std::string_view bytes) {
   state.model = ReadModel(reader);
   state.reference = ReadModel(reader);
   const auto processor = reader.Number<uint8_t>();
-  if (processor > static_cast<uint8_t>(ProcessorKind::kSaturating)) {
+  if (processor > static_cast<uint8_t>(processors::ProcessorKind::kSaturating)) {
     reader.FailDamaged(fmt::format("invalid value {} of 'processor'", processor));
   }
-  state.processor = static_cast<ProcessorKind>(processor);
+  state.processor = static_cast<processors::ProcessorKind>(processor);
   state.depends_on_processor = reader.Number<uint8_t>() != 0;
   state.class_output = reader.Text();
   state.num_samples = reader.Compact();

@@ -27,7 +27,7 @@ struct EvaluatedModel {
 
 struct EvaluationState {
   EvaluatedModel model, reference;
-  ProcessorKind processor = ProcessorKind::kExact;
+  processors::ProcessorKind processor = processors::ProcessorKind::kExact;
   // The model has sums of 8-bit products that saturate on some processors: then results of two
   // kinds do not add up.
   bool depends_on_processor = false;

@@ -109,7 +109,7 @@ TEST(EvaluationState, AddsOnlyWhatBelongsTogether) {
   EXPECT_THAT(message([](auto& other) { other.language.reset(); }), HasSubstr("options"));
   EvaluationState sum = OneSample(1);
   EvaluationState other = OneSample(2);
-  other.processor = ProcessorKind::kSaturating;
+  other.processor = processors::ProcessorKind::kSaturating;
   sum.Merge(other);
   sum.depends_on_processor = true;
   EXPECT_THAT(ExpectError(ErrorCode::kInvalidArgument, [&] { sum.Merge(other); }),

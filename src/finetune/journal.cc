@@ -10,7 +10,7 @@
 #include "base/atomic_file.h"
 #include "base/byte_stream.h"
 #include "base/error.h"
-#include "ops/compute_ops.h"
+#include "ops/operator_traits.h"
 
 namespace bitpress::finetune {
 namespace {
@@ -200,7 +200,7 @@ std::string_view SamplesOf(ValidatedOn samples) {
 
 std::string NameOf(const TunedLayerReport& layer) {
   std::string name = fmt::format("{} '{}'", layer.op_type, layer.node);
-  if (ops::IsRecurrent(layer.op_type)) name += fmt::format(", '{}'", layer.weight);
+  if (ops::TraitsNamed(layer.op_type).is_recurrent()) name += fmt::format(", '{}'", layer.weight);
   return name;
 }
 

@@ -12,7 +12,7 @@
 #include "base/error.h"
 #include "base/mapped_memory.h"
 #include "kernels/half.h"
-#include "ops/compute_ops.h"
+#include "ops/operator_traits.h"
 
 namespace bitpress::finetune {
 namespace {
@@ -210,7 +210,7 @@ LinearLayer DescribeReading(const Model& model, const plan::NodeIndex& index,
   const auto input = static_cast<size_t>(use.input);
   if (!node.domain().empty() ||
       (node.op_type() != "Conv" && node.op_type() != "ConvTranspose" && node.op_type() != "Gemm" &&
-       node.op_type() != "MatMul" && !ops::IsRecurrent(node))) {
+       node.op_type() != "MatMul" && !ops::TraitsOf(node).is_recurrent())) {
     throw LeftOut{fmt::format("a weight of {} has no linear map here", node.op_type())};
   }
   for (auto owner = model.Owner(node); owner; owner = model.Owner(*owner)) {
@@ -231,7 +231,7 @@ LinearLayer DescribeReading(const Model& model, const plan::NodeIndex& index,
   layer.weight = row.value;
   layer.readings = {{use.node, 0, "", node.output(0)}};
   layer.row = &row;
-  if (ops::IsRecurrent(node)) {
+  if (ops::TraitsOf(node).is_recurrent()) {
     DescribeRecurrent(model, node, input, num_readings, weight.dims, layer);
     return layer;
   }
@@ -368,12 +368,9 @@ void AddBias(Model& model, const LinearLayer& layer, std::span<const float> valu
     return;
   }
   graph::NodeSpec spec{
-      node.name(), node.op_type(), "", {node.input(0), node.input(1), layer.bias}, {node.output(0)},
-      {}};
+      node.name(), node.op_type(), "", {node.input(0), node.input(1), layer.bias}, {}, {}};
   spec.attributes_of = node;
-  node.set_output(0, model.FreshName(reading.output + "_replaced"));
-  model.InsertNode(spec, node);
-  model.RemoveNode(node);
+  model.Replace(node, std::move(spec));
 }
 
 std::vector<float> FloatsOf(const Model& model, const std::string& name) {

@@ -165,8 +165,8 @@ class LoopStates {
     for (int state = 0; state < num_states; ++state) {
       if (!IsConstant(state)) continue;
       const std::string& constant = proto_.input(state + kFirstInput);
-      Redirect(body_->input(state + kFirstInput).name(), constant);
-      if (state < proto_.output_size()) Redirect(proto_.output(state), constant);
+      model_.ReplaceAllUses(body_->input(state + kFirstInput).name(), constant);
+      if (state < proto_.output_size()) model_.ReplaceAllUses(proto_.output(state), constant);
       taken.push_back(state);
     }
     if (taken.empty()) return 0;
@@ -198,11 +198,6 @@ class LoopStates {
     return !has_output || !impl_.Find(proto_.output(state))->IsOutput();
   }
 
-  void Redirect(const std::string& value, const std::string& constant) {
-    if (value.empty()) return;
-    for (Use use : model_.AllUses(value)) use.node.set_input(use.input_index, constant);
-  }
-
   Model& model_;
   ModelImpl& impl_;
   onnx::NodeProto& proto_;
@@ -215,13 +210,13 @@ class ConstantLifter {
   explicit ConstantLifter(Model& model) : model_(model), impl_(ModelAccess::Impl(model)) {}
 
   size_t Run() {
-    for (Node node : model_.AllNodes()) {
+    for (const Node& node : model_.AllNodes()) {
       onnx::NodeProto& proto = ModelAccess::Proto(node);
       if (!model_.Owner(node) || !HoldsWeight(proto) || IsOutput(node.output(0))) continue;
       const std::string name = node.output(0);
       onnx::TensorProto tensor;
       TakeConstant(proto, tensor);
-      node.set_output(0, model_.FreshName(name + "_lifted"));
+      model_.ReleaseOutputs(node);
       model_.RemoveNode(node);
       Adopt(name, tensor);
     }
@@ -272,7 +267,7 @@ class ConstantLifter {
           !std::ranges::equal(other.bytes, view.bytes)) {
         continue;
       }
-      for (Use use : model_.AllUses(name)) use.node.set_input(use.input_index, known->second);
+      model_.ReplaceAllUses(name, known->second);
       model_.RemoveInitializer(name);
       return;
     }

@@ -33,6 +33,56 @@ void RemoveElement(Field& field, const Element* element) {
   field.DeleteSubrange(field.size() - 1, 1);  // RemoveLast would keep its memory
 }
 
+// Throws if something but the nodes `old` reads an output of `node` that nothing gives.
+void RequireGiven(const ModelImpl& impl, const onnx::NodeProto& node,
+                  std::span<onnx::NodeProto* const> old) {
+  for (const std::string& output : node.output()) {
+    const ValueEntry* const entry = impl.Find(output);
+    if (entry == nullptr || entry->IsDefined()) continue;
+    const bool is_read =
+        entry->IsOutput() || std::ranges::any_of(entry->uses, [&](const auto& use) {
+          return std::ranges::find(old, use.node) == old.end();
+        });
+    if (is_read) {
+      Fail(ErrorCode::kInvalidArgument, "cannot replace {}: nothing gives its output '{}'",
+           DescribeNode(node), output);
+    }
+  }
+}
+
+// Undoes ModelImpl::ReleaseOutputs, but for outputs that another node gives now.
+void TakeOutputsBack(ModelImpl& impl, onnx::NodeProto& node) {
+  for (const std::string& output : node.output()) {
+    if (output.empty()) continue;
+    ValueEntry& entry = impl.At(output);
+    if (entry.IsDefined()) continue;
+    entry.producer = &node;
+    entry.body = impl.BodyOf(&node);
+  }
+}
+
+// Gives the documentation and the metadata of a node to the one of `made` that stands for it.
+void Bequeath(const onnx::NodeProto& old, std::span<onnx::NodeProto* const> made) {
+  if (made.empty()) return;
+  const auto has_name = [&](const onnx::NodeProto* node) {
+    return !old.name().empty() && node->name() == old.name();
+  };
+  const auto gives = [&](const onnx::NodeProto* node) {
+    return std::ranges::any_of(node->output(), [&](const std::string& output) {
+      return !output.empty() && std::ranges::find(old.output(), output) != old.output().end();
+    });
+  };
+  auto heir = std::ranges::find_if(made, has_name);
+  if (heir == made.end()) heir = std::ranges::find_if(made, gives);
+  onnx::NodeProto& to = heir == made.end() ? *made.front() : **heir;
+  if (to.doc_string().empty() && !old.doc_string().empty()) to.set_doc_string(old.doc_string());
+  for (const auto& entry : old.metadata_props()) {
+    const bool is_known = std::ranges::any_of(
+        to.metadata_props(), [&](const auto& known) { return known.key() == entry.key(); });
+    if (!is_known) *to.add_metadata_props() = entry;
+  }
+}
+
 }  // namespace
 
 Node Model::InsertNode(const NodeSpec& spec, std::optional<Node> before,
@@ -64,6 +114,7 @@ Node Model::InsertNode(const NodeSpec& spec, std::optional<Node> before,
   }
   MoveElement(nodes, nodes.size() - 1, position);
   impl_->IndexNode(node, place);
+  if (impl_->inserted != nullptr) impl_->inserted->push_back(&node);
   return Node(&node, impl_.get());
 }
 
@@ -75,13 +126,58 @@ void Model::RemoveNode(Node node) {
   }
   for (const std::string& output : node.proto_->output()) {
     const ValueEntry* const entry = impl_->Find(output);
-    if (entry != nullptr && entry->IsRead()) {
+    if (entry != nullptr && entry->producer == node.proto_ && entry->IsRead()) {
       Fail(ErrorCode::kInvalidArgument, "cannot remove {}: its output '{}' is still used",
            node.Describe(), output);
     }
   }
   impl_->UnindexNode(*node.proto_);
   RemoveElement(nodes, node.proto_);
+}
+
+Node Model::Replace(const Node& node, NodeSpec spec) {
+  if (spec.name.empty()) spec.name = node.name();
+  spec.outputs = {node.proto_->output().begin(), node.proto_->output().end()};
+  std::optional<Node> made;
+  Replace({node}, [&] { made = InsertNode(spec, node); });
+  return *made;
+}
+
+void Model::Replace(const std::vector<Node>& nodes, const std::function<void()>& insert) {
+  std::vector<onnx::NodeProto*> old;
+  for (const Node& node : nodes) old.push_back(node.proto_);
+  std::vector<onnx::NodeProto*> made;
+  for (const onnx::NodeProto* const node : old) impl_->ReleaseOutputs(*node);
+  std::vector<onnx::NodeProto*>* const around = std::exchange(impl_->inserted, &made);
+  try {
+    insert();
+    for (const onnx::NodeProto* const node : old) RequireGiven(*impl_, *node, old);
+  } catch (...) {
+    impl_->inserted = around;
+    for (onnx::NodeProto* const node : old) TakeOutputsBack(*impl_, *node);
+    throw;
+  }
+  impl_->inserted = around;
+  if (around != nullptr) around->insert(around->end(), made.begin(), made.end());
+  for (const onnx::NodeProto* const node : old) Bequeath(*node, made);
+  for (auto node = nodes.rbegin(); node != nodes.rend(); ++node) RemoveNode(*node);
+}
+
+void Model::ReleaseOutputs(const Node& node) { impl_->ReleaseOutputs(*node.proto_); }
+
+void Model::ReplaceAllUses(const std::string& value, const std::string& by) {
+  const std::string now = by;  // may lie in one of the nodes
+  for (Use use : AllUses(value)) use.node.set_input(use.input_index, now);
+}
+
+void Model::Rename(const std::string& value, const std::string& to) {
+  const std::string from = value;  // may lie in the node
+  std::optional<Node> producer = Producer(from);
+  if (!producer) Fail(ErrorCode::kInvalidArgument, "cannot rename '{}': no node gives it", from);
+  size_t i = 0;
+  while (producer->output(i) != from) ++i;
+  producer->set_output(i, to);
+  ReplaceAllUses(from, to);
 }
 
 void Model::AddOutput(const std::string& value) {

@@ -114,9 +114,14 @@ void ModelImpl::UnindexNode(onnx::NodeProto& node) {
     std::erase_if(At(input).uses, [&](const ValueUse& use) { return use.node == &node; });
     DropIfUnknown(input);
   }
+  ReleaseOutputs(node);
+}
+
+void ModelImpl::ReleaseOutputs(const onnx::NodeProto& node) {
   for (const std::string& output : node.output()) {
-    if (output.empty()) continue;
-    At(output).producer = nullptr;
+    const auto found = values.find(output);
+    if (found == values.end() || found->second.producer != &node) continue;
+    found->second.producer = nullptr;
     DropIfUnknown(output);
   }
 }

@@ -160,5 +160,123 @@ TEST(Index, ThousandsOfEditsIndexNothingAnew) {
   EXPECT_EQ(model.InfoOf("v3000").shape.size(), 2);
 }
 
+// A Conv with a bias behind it and a limit, each with documentation and metadata.
+Model DocumentedModel() {
+  onnx::ModelProto proto = ProtoFromText(R"(<ir_version: 10, opset_import: ["": 17]>
+    net (float[1,2,4,4] x) => (float[1,2,4,4] y)
+    <float[2,2,1,1] w = {1, 2, 3, 4}, float[2,1,1] b = {1, 2}>
+    { [conv] c = Conv(x, w) [bias] s = Add(c, b) [limit] y = Relu(s) })");
+  for (onnx::NodeProto& node : *proto.mutable_graph()->mutable_node()) {
+    node.set_doc_string("doc of " + node.name());
+    auto& entry = *node.add_metadata_props();
+    entry.set_key(node.name());
+    entry.set_value("kept");
+  }
+  return FromProto(proto);
+}
+
+std::string KeysOf(const Node& node) {
+  std::string keys;
+  for (const auto& entry : ModelAccess::Proto(node).metadata_props()) keys += entry.key() + " ";
+  return keys;
+}
+
+TEST(Replace, KeepsNameOutputsDocumentationAndMetadata) {
+  Model model = DocumentedModel();
+  model.SetInfo("c", kFloats);
+  Edit(model, [](Model& m) {
+    const Node made = m.Replace(FindNode(m, "conv"), {"", "Abs", "", {"x"}, {}, {}});
+    EXPECT_EQ(made.name(), "conv");
+    EXPECT_EQ(made.output(0), "c");
+    EXPECT_EQ(ModelAccess::Proto(made).doc_string(), "doc of conv");
+    EXPECT_EQ(KeysOf(made), "conv ");
+  });
+  EXPECT_EQ(NodeNames(model), (std::vector<std::string>{"conv", "bias", "limit"}));
+  EXPECT_EQ(model.InfoOf("c").shape.size(), 2) << "the description of the output stays";
+  EXPECT_EQ(model.Producer("c")->op_type(), "Abs");
+}
+
+TEST(Replace, OneForManyTakesTheDocumentationOfTheOneOfItsName) {
+  Model model = DocumentedModel();
+  const std::vector<Node> old = model.Nodes();
+  Edit(model, [&](Model& m) {
+    m.Replace(old, [&] { m.InsertNode({"conv", "Abs", "", {"x"}, {"y"}, {}}, old[0]); });
+  });
+  ASSERT_EQ(NodeNames(model), std::vector<std::string>{"conv"});
+  EXPECT_EQ(ModelAccess::Proto(model.Nodes()[0]).doc_string(), "doc of conv");
+  EXPECT_EQ(KeysOf(model.Nodes()[0]), "conv bias limit ");
+  EXPECT_EQ(model.FreshName("s"), "s") << "the values between are gone";
+}
+
+TEST(Replace, ManyForOneShareByNameAndOutput) {
+  Model model = DocumentedModel();
+  const Node limit = FindNode(model, "limit"), conv = FindNode(model, "conv");
+  Edit(model, [&](Model& m) {
+    m.Replace({limit}, [&] {
+      m.InsertNode({"first", "Abs", "", {"s"}, {"t"}, {}}, limit);
+      m.InsertNode({"second", "Neg", "", {"t"}, {"y"}, {}}, limit);
+    });
+    m.Replace({conv}, [&] {
+      m.InsertNode({"conv", "Abs", "", {"x"}, {"u"}, {}}, conv);
+      m.InsertNode({"third", "Neg", "", {"u"}, {"c"}, {}}, conv);
+    });
+  });
+  EXPECT_EQ(KeysOf(FindNode(model, "second")), "limit ");
+  EXPECT_EQ(KeysOf(FindNode(model, "first")), "");
+  EXPECT_EQ(KeysOf(FindNode(model, "conv")), "conv ");
+  EXPECT_EQ(KeysOf(FindNode(model, "third")), "");
+}
+
+TEST(Replace, FailsWithTheOldNodesInPlace) {
+  Model model = DocumentedModel();
+  const Node conv = FindNode(model, "conv");
+  Edit(model, [&](Model& m) {
+    const Error error = ErrorOf([&] { m.Replace({conv}, [] {}); });
+    EXPECT_THAT(error.what(), testing::HasSubstr("nothing gives its output 'c'"));
+    ErrorOf([&] { m.Replace({conv}, [] { Fail(ErrorCode::kRuntime, "stopped"); }); });
+  });
+  EXPECT_EQ(model.Producer("c"), conv);
+}
+
+TEST(Replace, InBodies) {
+  Model model = FromText(kBranches);
+  Edit(model, [](Model& m) {
+    const Node relu = *m.Producer("t");
+    m.Replace({*m.Producer("inner"), relu}, [&] {
+      m.InsertNode({"both", "Add", "", {"a", "w"}, {"t"}, {}}, relu);
+    });
+  });
+  EXPECT_EQ(model.Owner(*model.Producer("t"))->name(), "choose");
+}
+
+TEST(Replace, UsesAndNames) {
+  Model model = FromText(kBranches);
+  Edit(model, [](Model& m) { m.Rename("a", "magnitude"); });
+  EXPECT_EQ(model.AllUses("magnitude").size(), 3) << "in both branches";
+  EXPECT_EQ(FindNode(model, "abs").output(0), "magnitude");
+  Edit(model, [](Model& m) { m.ReplaceAllUses("magnitude", "x"); });
+  EXPECT_FALSE(model.IsRead("magnitude"));
+  ErrorOf([&] { model.Rename("x", "input"); });  // no node gives it
+
+  Model outputs = DocumentedModel();
+  Edit(outputs, [](Model& m) {
+    m.Rename("y", "z");
+    m.InsertNode({"last", "Abs", "", {"z"}, {"y"}, {}}, std::nullopt);
+  });
+  EXPECT_TRUE(outputs.IsOutput("y"));
+}
+
+TEST(Replace, TheOnlyUse) {
+  const Model model = FromText(R"(<ir_version: 8, opset_import: ["": 17]>
+    net (float[2] x) => (float[2] y, float[2] z)
+    { a = Abs(x) b = Mul(a, a) y = Abs(b) c = Abs(y) z = Abs(c) })");
+  EXPECT_FALSE(model.OnlyUse("a")) << "one node reads it twice";
+  EXPECT_EQ(model.OnlyUse("b")->node, *model.Producer("y"));
+  EXPECT_FALSE(model.OnlyUse("y")) << "it is an output, too";
+  EXPECT_FALSE(model.OnlyUse("z"));
+  EXPECT_TRUE(model.IsRead("z"));
+  EXPECT_FALSE(model.OnlyUse("none"));
+}
+
 }  // namespace
 }  // namespace bitpress::graph

@@ -199,6 +199,17 @@ std::vector<Use> Model::AllUses(std::string_view value) const {
   return uses;
 }
 
+std::optional<Use> Model::OnlyUse(std::string_view value) const {
+  const ValueEntry* const entry = impl_->Find(value);
+  if (entry == nullptr || entry->uses.size() != 1 || entry->IsOutput()) return std::nullopt;
+  return Use{Node(entry->uses[0].node, impl_.get()), entry->uses[0].input_index};
+}
+
+bool Model::IsRead(std::string_view value) const {
+  const ValueEntry* const entry = impl_->Find(value);
+  return entry != nullptr && entry->IsRead();
+}
+
 bool Model::IsUsedInSubgraph(std::string_view value) const {
   const ValueEntry* const entry = impl_->Find(value);
   return entry != nullptr && std::ranges::any_of(entry->uses, [&](const ValueUse& use) {

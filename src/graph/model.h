@@ -261,6 +261,11 @@ class Model {
   std::vector<Use> Uses(std::string_view value) const;
   // Returns the uses in that graph and in the bodies inside it.
   std::vector<Use> AllUses(std::string_view value) const;
+  // Returns the use of a value that is the only one, in whatever graph; nothing if there are
+  // others, or if the value is an output.
+  std::optional<Use> OnlyUse(std::string_view value) const;
+  // Returns whether a node reads a value, or it is an output.
+  bool IsRead(std::string_view value) const;
   // Returns whether a node of the body of an If, Loop or Scan inside the graph that defines the
   // value reads it.
   bool IsUsedInSubgraph(std::string_view value) const;
@@ -308,6 +313,26 @@ class Model {
   Node InsertNode(const NodeSpec& spec, std::optional<Node> before,
                   std::optional<Node> beside = std::nullopt);
   void RemoveNode(Node node);  // throws Error(kInvalidArgument) while an output is used
+  // Replaces a node by one that gives the same outputs, whose readers and descriptions stay. The
+  // new node has the name of the old one unless `spec` says another, its documentation and its
+  // metadata.
+  Node Replace(const Node& node, NodeSpec spec);
+  // Replaces nodes by those that `insert` inserts, which may give the outputs of the old ones.
+  // These stay in the model meanwhile, as places to insert at. The documentation and metadata of
+  // each go to the new node of its name, or else to the one that gives its output, or else to the
+  // first. Throws Error(kInvalidArgument) if nothing gives an output that is still used, and what
+  // `insert` throws. The old nodes stay then.
+  void Replace(const std::vector<Node>& nodes, const std::function<void()>& insert);
+  // Makes the outputs of a node values that nothing gives, so that it can be removed before another
+  // node or an initializer gives them.
+  void ReleaseOutputs(const Node& node);
+  // Lets every node that reads a value, in bodies too, read another one. An output of a graph stays
+  // one.
+  void ReplaceAllUses(const std::string& value, const std::string& by);
+  // Gives what a node computes another name, which all readers follow, in bodies too. An output of
+  // a graph keeps its name, which another node has to give then. Throws Error(kInvalidArgument) if
+  // no node gives `value`, or `to` exists already.
+  void Rename(const std::string& value, const std::string& to);
   // Makes a node's output an output of the graph. Throws Error(kInvalidArgument) if there is no
   // such value, it is one already, or a body's node produces it.
   void AddOutput(const std::string& value);

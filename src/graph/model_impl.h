@@ -98,7 +98,8 @@ struct ModelImpl {
   std::unordered_map<std::string, size_t> node_names;  // number of nodes of each name
   // The bytes of one message that protobuf allows. Tests lower the number.
   uint64_t max_message_bytes = std::numeric_limits<int32_t>::max();
-  std::shared_ptr<const Origins> origins;  // may be null
+  std::shared_ptr<const Origins> origins;             // may be null
+  std::vector<onnx::NodeProto*>* inserted = nullptr;  // takes inserted nodes, during a replacement
   // Counts calls of IndexInfo. Tests see from it that an edit does not walk over the whole model.
   size_t num_info_indexings = 0;
 
@@ -127,6 +128,7 @@ struct ModelImpl {
   // Indexes a node and its bodies. `place` is the place of the node itself.
   void IndexNode(onnx::NodeProto& node, const BodyPlace& place);
   void UnindexNode(onnx::NodeProto& node);
+  void ReleaseOutputs(const onnx::NodeProto& node);  // see Model::ReleaseOutputs
   void IndexBody(onnx::GraphProto& body, onnx::NodeProto& owner);
   void UnindexBody(onnx::GraphProto& body);
   // Returns the place of a node, which is null in the main graph.

@@ -110,7 +110,7 @@ bool NameAxesOfPad(Model& model, Node node) {
   const std::string none = axes->Numbers(node.output(0) + "_none", {0});
   axes->Spread(1, 2, none, false);
   node.set_input(3, "");
-  if (model.AllUses(none).empty()) model.RemoveInitializer(none);
+  if (!model.IsRead(none)) model.RemoveInitializer(none);
   return true;
 }
 
@@ -128,7 +128,7 @@ bool NameAxesOfResize(Model& model, Node node) {
     model.SetInitializer(one, DataType::kFloat, std::vector<int64_t>{1},
                          std::as_bytes(std::span(kOne)));
     axes->Spread(2, 1, one, false);
-    if (model.AllUses(one).empty()) model.RemoveInitializer(one);
+    if (!model.IsRead(one)) model.RemoveInitializer(one);
   } else if (HasInputAt(node, 3)) {
     const std::string shape = model.FreshName(node.input(0) + "_shape");
     model.InsertNode({"", "Shape", "", {node.input(0)}, {shape}, {}}, node);

@@ -1,8 +1,6 @@
 #include "graph/pass.h"
 
 #include <algorithm>
-#include <chrono>
-#include <utility>
 
 #include "base/check.h"
 #include "base/error.h"
@@ -19,20 +17,19 @@ void CheckPassNames(const PassNames& names, std::span<const std::string_view> al
   }
 }
 
-void PassRunner::Run(Model& model, const Pass& pass) {
-  PassReport& report = reports_.emplace_back();
-  report.name = pass.name;
-  report.is_disabled = IsDisabled(pass.name);
-  if (report.is_disabled) return;
-  BITPRESS_DCHECK(!pass.requires_before || pass.requires_before(model));
-  const auto start = std::chrono::steady_clock::now();
-  WithContext(fmt::format("pass {}", pass.name), [&] { report.is_modified = pass.run(model); });
-  const std::chrono::duration<double, std::milli> time = std::chrono::steady_clock::now() - start;
-  report.time_ms = time.count();
+PassResult RunPass(Model& model, std::string_view name,
+                   const std::function<PassResult(Model&)>& run,
+                   const std::function<bool(const Model&)>& requires_before,
+                   const std::function<bool(const Model&)>& ensures_after) {
+  BITPRESS_DCHECK(!requires_before || requires_before(model));
+  PassResult result = false;
+  WithContext(fmt::format("pass {}", name), [&] { result = run(model); });
+  result.name = name;
 #ifndef NDEBUG
-  WithContext(fmt::format("after pass {}", pass.name), [&] { model.Check(); });
+  WithContext(fmt::format("after pass {}", name), [&] { model.Check(); });
 #endif
-  BITPRESS_DCHECK(!pass.ensures_after || pass.ensures_after(model));
+  BITPRESS_DCHECK(!ensures_after || ensures_after(model));
+  return result;
 }
 
 }  // namespace bitpress::graph

@@ -63,12 +63,8 @@ void CastInput(Model& model, const std::string& name) {
 }
 
 void CastOutput(Model& model, const std::string& name) {
-  Node producer = *model.Producer(name);
   const std::string floats = model.FreshName(name + "_float");
-  for (Use use : model.AllUses(name)) use.node.set_input(use.input_index, floats);
-  for (size_t i = 0; i < producer.num_outputs(); ++i) {
-    if (producer.output(i) == name) producer.set_output(i, floats);
-  }
+  model.Rename(name, floats);
   model.InsertNode(CastSpec(model, floats, name, DataType::kFloat16), std::nullopt);
 }
 
@@ -80,7 +76,7 @@ void RemoveCasts(Model& model) {
       continue;
     }
     const std::string source = node.input(0);
-    for (Use use : model.AllUses(node.output(0))) use.node.set_input(use.input_index, source);
+    model.ReplaceAllUses(node.output(0), source);
     model.RemoveNode(node);
   }
 }

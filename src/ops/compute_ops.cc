@@ -1,42 +1,12 @@
 #include "ops/compute_ops.h"
 
 #include <algorithm>
-#include <string_view>
 
 #include "base/check.h"
+#include "ops/operator_traits.h"
 
 namespace bitpress::ops {
 namespace {
-
-enum class Kind { kConv, kConvTranspose, kGemm, kMatMul };
-
-struct ComputeOp {
-  std::string_view domain;
-  std::string_view op_type;
-  Kind kind;
-};
-
-// Further inputs of the fused operators, such as FusedConv's Z, are added after the product and
-// stay as they are.
-constexpr ComputeOp kComputeOps[] = {
-    {"", "Conv", Kind::kConv},
-    {"", "ConvTranspose", Kind::kConvTranspose},
-    {"", "Gemm", Kind::kGemm},
-    {"", "MatMul", Kind::kMatMul},
-    {"com.microsoft", "FusedConv", Kind::kConv},
-    {"com.microsoft", "FusedGemm", Kind::kGemm},
-    {"com.microsoft", "FusedMatMul", Kind::kMatMul},
-    {"com.microsoft", "TransposeMatMul", Kind::kMatMul},
-    {"com.microsoft", "GemmFastGelu", Kind::kMatMul},
-};
-
-const ComputeOp* FindComputeOp(const graph::Node& node) {
-  const std::string_view domain = node.domain() == "ai.onnx" ? "" : std::string_view(node.domain());
-  const auto* found = std::find_if(
-      std::begin(kComputeOps), std::end(kComputeOps),
-      [&](const ComputeOp& op) { return op.domain == domain && op.op_type == node.op_type(); });
-  return found == std::end(kComputeOps) ? nullptr : found;
-}
 
 // Returns the axis of a matrix product's operand along which products are summed. transA and transB
 // swap the last two dimensions; before that, transBatchA and transBatchB (FusedMatMul) move the
@@ -54,49 +24,26 @@ int64_t MatMulAxis(const graph::Node& node, size_t input_index, int64_t rank) {
 
 }  // namespace
 
-bool IsComputeOp(const graph::Node& node) { return FindComputeOp(node) != nullptr; }
-
-bool HasKernel(const graph::Node& node) {
-  const ComputeOp* op = FindComputeOp(node);
-  return op != nullptr && (op->kind == Kind::kConv || op->kind == Kind::kConvTranspose);
-}
-
-bool IsRecurrent(const graph::Node& node) {
-  return (node.domain().empty() || node.domain() == "ai.onnx") && IsRecurrent(node.op_type());
-}
-
-bool IsRecurrent(std::string_view op_type) {
-  return op_type == "LSTM" || op_type == "GRU" || op_type == "RNN";
-}
-
-bool ReadsShapeOnly(const graph::Node& node) {
-  return node.op_type() == "Shape" || node.op_type() == "Size";
-}
-
 std::optional<Operand> OperandOf(const graph::Node& node, size_t input_index, int64_t rank) {
   const Operand bias{Slot::kBias, rank > 0 ? rank - 1 : rank == 0 ? 0 : -1};
-  if (IsRecurrent(node)) {  // X, W, R, B, sequence lengths, states
+  const Product product = TraitsOf(node).product;
+  if (product == Product::kRecurrent) {  // X, W, R, B, sequence lengths, states
     if (input_index == 3) return bias;
     const bool is_weight = input_index == 1 || input_index == 2;
     return is_weight ? std::optional(Operand{Slot::kRecurrent, 2}) : std::nullopt;
   }
-  const ComputeOp* op = FindComputeOp(node);
-  if (op == nullptr || input_index > 2) return std::nullopt;
+  if (!TraitsOf(node).is_product() || input_index > 2) return std::nullopt;
   if (input_index == 2) return bias;
   const bool is_first = input_index == 0;
-  switch (op->kind) {
-    case Kind::kConv:
-      return Operand{is_first ? Slot::kData : Slot::kKernel, 1};
-    case Kind::kConvTranspose:
-      return Operand{is_first ? Slot::kData : Slot::kKernel, is_first ? 1 : 0};
-    case Kind::kGemm: {
-      const bool is_transposed = node.GetInt(is_first ? "transA" : "transB", 0) != 0;
-      return Operand{Slot::kMatrix, is_first != is_transposed ? 1 : 0};
-    }
-    case Kind::kMatMul:
-      return Operand{Slot::kMatrix, MatMulAxis(node, input_index, rank)};
+  if (product == Product::kConv) return Operand{is_first ? Slot::kData : Slot::kKernel, 1};
+  if (product == Product::kConvTranspose) {
+    return Operand{is_first ? Slot::kData : Slot::kKernel, is_first ? 1 : 0};
   }
-  return std::nullopt;
+  if (product == Product::kMatMul) {
+    return Operand{Slot::kMatrix, MatMulAxis(node, input_index, rank)};
+  }
+  const bool is_transposed = node.GetInt(is_first ? "transA" : "transB", 0) != 0;
+  return Operand{Slot::kMatrix, is_first != is_transposed ? 1 : 0};
 }
 
 std::optional<int64_t> SummedAxis(const graph::Node& node, size_t input_index) {
@@ -108,11 +55,11 @@ std::optional<int64_t> SummedAxis(const graph::Node& node, size_t input_index) {
 }
 
 std::optional<int64_t> ChannelAxis(const graph::Node& node, size_t input_index, int64_t rank) {
-  const ComputeOp* op = FindComputeOp(node);
+  const OperatorTraits& traits = TraitsOf(node);
   const std::optional<Operand> operand = OperandOf(node, input_index, rank);
-  if (op == nullptr || !operand || rank < 2) return std::nullopt;
-  if (op->kind == Kind::kConv) return 0;
-  if (op->kind == Kind::kConvTranspose) return 1;
+  if (traits.is_recurrent() || !operand || rank < 2) return std::nullopt;
+  if (traits.product == Product::kConv) return 0;
+  if (traits.product == Product::kConvTranspose) return 1;
   // The one of the last two dimensions that is not summed over.
   return operand->axis == rank - 1 ? rank - 2 : rank - 1;
 }
@@ -122,8 +69,7 @@ WeightLayout LayoutWeight(const graph::Node& node, const Operand& operand,
   BITPRESS_DCHECK(operand.axis >= 0 && static_cast<size_t>(operand.axis) < dims.size());
   const WeightLayout plain{operand.axis, false};
   if (operand.slot != Slot::kKernel || block_size == 0) return plain;
-  const ComputeOp* op = FindComputeOp(node);
-  const bool is_transposed = op != nullptr && op->kind == Kind::kConvTranspose;
+  const bool is_transposed = TraitsOf(node).product == Product::kConvTranspose;
   int64_t reduction = dims[static_cast<size_t>(operand.axis)];
   // A ConvTranspose kernel holds the channels of all groups along axis 0; a sum stays inside one
   // group.

@@ -1,7 +1,6 @@
-// The compute operators: those that multiply (Conv, ConvTranspose, Gemm, MatMul and their fused
-// kin). Plans, searches and reports ask here which inputs are multiplied, and along which axis the
-// products are summed. Blocks run along that axis in the weight and in the activation that meets
-// it. Pure.
+// The operands of operators that multiply (OperatorTraits::product). Plans, searches and reports
+// ask here which inputs are multiplied, and along which axis the products are summed. Blocks run
+// along that axis in the weight and in the activation that meets it. Pure.
 //
 // Recurrent operators multiply too, but with states that no quantizer can stand on: only their
 // weights are operands.
@@ -11,7 +10,6 @@
 #include <cstdint>
 #include <optional>
 #include <span>
-#include <string_view>
 
 #include "graph/model.h"
 
@@ -33,22 +31,6 @@ struct Operand {
   // and biases of unknown rank.
   int64_t axis = 0;
 };
-
-// Returns whether the node multiplies activations with weights or with each other. Recurrent
-// operators are no compute operators.
-bool IsComputeOp(const graph::Node& node);
-
-// Returns whether the node is a convolution, fused and transposed ones included.
-bool HasKernel(const graph::Node& node);
-
-// Returns whether the node is an LSTM, GRU or RNN.
-bool IsRecurrent(const graph::Node& node);
-// Returns the same for the name of a standard operator.
-bool IsRecurrent(std::string_view op_type);
-
-// Returns whether the node reads only the shape of its input. Quantizing that input for it would be
-// a waste.
-bool ReadsShapeOnly(const graph::Node& node);
 
 // Returns the role of one input of a compute operator, or of a weight or bias of a recurrent one.
 // Returns nothing for other operators, and for inputs that do not take part in the product, such as

@@ -25,9 +25,9 @@ std::optional<float> LimitOf(const graph::Model& model, const graph::Node& clip,
 }  // namespace
 
 std::optional<FollowingLimits> LimitsBehind(const graph::Model& model, const std::string& value) {
-  const std::vector<graph::Use> uses = model.AllUses(value);
-  if (uses.size() != 1 || model.IsOutput(value) || uses[0].input_index != 0) return std::nullopt;
-  FollowingLimits limits{uses[0].node};
+  const std::optional<graph::Use> use = model.OnlyUse(value);
+  if (!use || use->input_index != 0) return std::nullopt;
+  FollowingLimits limits{use->node};
   if (IsStandard(limits.node, "Relu")) {
     limits.least = 0;
     return limits;

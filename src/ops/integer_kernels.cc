@@ -1,9 +1,8 @@
 #include "ops/integer_kernels.h"
 
-#include <string>
-
 #include "base/check.h"
 #include "base/tensor.h"
+#include "ops/operator_traits.h"
 
 namespace bitpress::ops {
 
@@ -44,22 +43,21 @@ SumLayout RecurrentSums(std::span<const int64_t> dims) {
 
 std::optional<SumLayout> PairSums(const graph::Node& node, size_t input,
                                   std::span<const int64_t> dims, bool is_dynamic) {
-  const std::string& op = node.op_type();
-  if (op == "LSTM") {
+  const OperatorTraits& traits = TraitsOf(node);
+  if (traits.is_recurrent()) {
     const bool is_weight = input == 1 || input == 2;
-    if (!is_dynamic || !is_weight || dims.size() != 3) return std::nullopt;
-    return RecurrentSums(dims);
+    const bool has_kernel = is_dynamic && !traits.dynamic.empty();
+    return has_kernel && is_weight && dims.size() == 3 ? std::optional(RecurrentSums(dims))
+                                                       : std::nullopt;
   }
   if (input != 1 || NumElements(dims) == 0) return std::nullopt;
-  if (op == "Conv" || op == "FusedConv") {
+  if (traits.product == Product::kConv) {
     // ConvInteger, of dynamic models, adds in 32 bits.
     const int64_t group = node.GetInt("group", 1);
     if (is_dynamic || dims.size() < 3 || group < 1 || dims[0] % group != 0) return std::nullopt;
     return ConvSums(dims, group);
   }
-  const bool is_gemm = op == "Gemm" || op == "FusedGemm";
-  const bool is_product = op == "MatMul" || op == "FusedMatMul";
-  if (!(is_gemm || is_product) || dims.size() < 2) return std::nullopt;
+  if (!traits.is_matrix_product() || dims.size() < 2) return std::nullopt;
   return MatrixSums(dims,
                     node.GetInt("transB", 0) != 0 ? SummedDim::kLast : SummedDim::kSecondLast);
 }

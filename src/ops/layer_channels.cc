@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "ops/operator_traits.h"
 
 namespace bitpress::ops {
 namespace {
@@ -20,14 +21,11 @@ ChannelMap Columns(size_t num_rows, size_t num_columns, size_t num_groups = 1) {
           .num_channels = num_columns * num_groups};
 }
 
-bool IsConvolution(const Node& node) {
-  return node.op_type() == "Conv" || node.op_type() == "ConvTranspose";
-}
-
 // Fills in the geometry; returns why it cannot, or "".
 std::string Describe(const Node& node, std::span<const int64_t> dims, ChannelLayer& layer) {
   layer.rank = dims.size();
-  layer.is_convolution = IsConvolution(node);
+  const OperatorTraits& traits = TraitsOf(node);
+  layer.is_convolution = traits.is_convolution();
   if (layer.is_convolution ? dims.size() < 3 : dims.size() != 2) {
     return fmt::format("its weight has rank {}", dims.size());
   }
@@ -43,15 +41,14 @@ std::string Describe(const Node& node, std::span<const int64_t> dims, ChannelLay
     if (group < 1 || dims[0] % group != 0) return "its group does not divide its channels";
     const ChannelMap columns =
         Columns(layer.num_rows, layer.num_columns, static_cast<size_t>(group));
-    const bool is_transposed = node.op_type() == "ConvTranspose";
+    const bool is_transposed = traits.product == Product::kConvTranspose;
     layer.inputs = is_transposed ? rows : columns;
     layer.outputs = is_transposed ? columns : rows;
     return "";
   }
-  const bool is_gemm = node.op_type() == "Gemm";
-  if (is_gemm && node.GetInt("transA", 0) != 0) return "it transposes its input";
+  if (node.GetInt("transA", 0) != 0) return "it transposes its input";
   const ChannelMap columns = Columns(layer.num_rows, layer.num_columns);
-  const bool is_transposed = is_gemm && node.GetInt("transB", 0) != 0;
+  const bool is_transposed = node.GetInt("transB", 0) != 0;
   layer.inputs = is_transposed ? columns : rows;
   layer.outputs = is_transposed ? rows : columns;
   return "";
@@ -61,10 +58,7 @@ std::string Describe(const Node& node, std::span<const int64_t> dims, ChannelLay
 
 std::optional<ChannelLayer> LayerOf(const Model& model, const Node& node, std::string& reason) {
   reason.clear();
-  const std::string& op = node.op_type();
-  if (!node.domain().empty() || !(IsConvolution(node) || op == "Gemm" || op == "MatMul")) {
-    return std::nullopt;
-  }
+  if (!node.domain().empty() || !TraitsOf(node).is_product()) return std::nullopt;
   ChannelLayer layer{.node = node, .weight = node.input(1), .bias = {}};
   if (!model.IsInitializer(layer.weight)) {
     reason = "its weight is no constant";
@@ -77,7 +71,8 @@ std::optional<ChannelLayer> LayerOf(const Model& model, const Node& node, std::s
   }
   reason = Describe(node, weight.dims, layer);
   if (!reason.empty()) return std::nullopt;
-  if (op != "MatMul" && node.num_inputs() > 2) layer.bias = node.input(2);
+  if (TraitsOf(node).product != Product::kMatMul && node.num_inputs() > 2)
+    layer.bias = node.input(2);
   return layer;
 }
 

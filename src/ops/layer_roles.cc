@@ -8,6 +8,7 @@
 
 #include "base/text.h"
 #include "base/words.h"
+#include "ops/operator_traits.h"
 #include "ops/value_sources.h"
 
 namespace bitpress::ops {
@@ -29,15 +30,6 @@ constexpr std::array<std::pair<std::string_view, LayerRole>, 12> kRoles{
      {"mlp_gate_up", LayerRole::kMlpGateUp},
      {"mlp_down", LayerRole::kMlpDown},
      {"lm_head", LayerRole::kLmHead}}};
-
-// The operators that activation functions are, or are made of.
-constexpr std::array<std::string_view, 19> kActivations{
-    "Relu",     "Gelu", "Erf",         "Tanh",     "Sigmoid",  "Clip", "HardSwish",
-    "Swish",    "Silu", "QuickGelu",   "FastGelu", "BiasGelu", "Elu",  "LeakyRelu",
-    "Softplus", "Mish", "HardSigmoid", "PRelu",    "Pow"};
-
-// The operators that take a matrix with gate and up apart.
-constexpr std::array<std::string_view, 4> kSplits{"Split", "Slice", "BiasSplitGelu", "Gather"};
 
 // An attention or MLP, to be counted.
 struct Block {
@@ -205,10 +197,11 @@ class Finder {
       const std::optional<Node> node = model_.Producer(value);
       if (!node || !seen.insert(value).second || LinearInputsOf(*node)) continue;
       const SourceSet& sources = trace_.Of(node->input(0));
-      if (IsOneOf(node->op_type(), kActivations) && sources.size() == 1) {
+      const OperatorTraits& traits = TraitsNamed(node->op_type());
+      if (traits.Is(kIsActivation) && sources.size() == 1) {
         activated.insert(*sources.begin());
       }
-      is_split = is_split || IsOneOf(node->op_type(), kSplits);
+      is_split = is_split || traits.Is(kSplits);
       for (size_t i = 0; i < node->num_inputs(); ++i) {
         if (!trace_.Of(node->input(i)).empty()) to_visit.push_back(node->input(i));
       }

@@ -3,30 +3,10 @@
 #include <algorithm>
 
 #include "ops/integer_operators.h"
+#include "ops/operator_traits.h"
 
 namespace bitpress::ops {
 namespace {
-
-struct QuantizerOp {
-  std::string_view domain;
-  std::string_view op_type;
-};
-
-constexpr QuantizerOp kQuantizers[] = {
-    {"com.amd.quark", "MXQuantizeDequantize"},
-    {"com.amd.quark", "BFPQuantizeDequantize"},
-    {"com.amd.quark", "ExtendedQuantizeLinear"},
-    {"com.amd.quark", "ExtendedDequantizeLinear"},
-    {"com.vai.quantize", "MXFixNeuron"},
-    {"com.vai.quantize", "BFPFixNeuron"},
-    {"com.vai.quantize", "VitisQuantizeLinear"},
-    {"com.vai.quantize", "VitisDequantizeLinear"},
-    {"", "QuantizeLinear"},
-    {"", "DequantizeLinear"},
-    {"", "DynamicQuantizeLinear"},
-    {"com.microsoft", "QuantizeLinear"},
-    {"com.microsoft", "DequantizeLinear"},
-};
 
 bool IsOperator(const std::optional<graph::Node>& node, std::string_view op_type) {
   return node && node->domain().empty() && node->op_type() == op_type;
@@ -80,9 +60,7 @@ bool IsUnpack(const graph::Node& node) {
 
 bool IsQuantizer(const graph::Node& node) {
   if (node.domain() == "bitpress") return node.op_type().starts_with("QuantizeDequantize");
-  return std::any_of(std::begin(kQuantizers), std::end(kQuantizers), [&](const QuantizerOp& op) {
-    return op.domain == node.domain() && op.op_type == node.op_type();
-  });
+  return TraitsOf(node).Is(kIsQuantizer);
 }
 
 bool HasQuantizedWeights(const graph::Model& model) {

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "ops/compute_ops.h"
+#include "ops/operator_traits.h"
 
 namespace bitpress::ops {
 namespace {
@@ -14,7 +14,8 @@ namespace {
 std::vector<std::string> SequencesOf(const graph::Model& model) {
   std::vector<std::string> sequences;
   for (const graph::Node& node : model.AllNodes()) {
-    const bool is_recurrent = IsRecurrent(node) || node.op_type() == "DynamicQuantizeLSTM";
+    const OperatorTraits& traits = TraitsOf(node);
+    const bool is_recurrent = traits.is_recurrent() || traits.codes.product == Product::kRecurrent;
     if (is_recurrent && node.GetInt("layout", 0) == 0) sequences.push_back(node.input(0));
   }
   return sequences;

@@ -1,44 +1,15 @@
 #include "ops/value_sources.h"
 
 #include <algorithm>
-#include <array>
-#include <string_view>
 
 #include "base/text.h"
-#include "ops/compute_ops.h"
-#include "ops/integer_operators.h"
+#include "ops/operator_traits.h"
 #include "ops/quantizer_nodes.h"
 
 namespace bitpress::ops {
 namespace {
 
 using graph::Node;
-
-// The attention operators with queries, keys and values as inputs 0 to 2. Without keys, queries
-// hold all three.
-constexpr std::array<std::string_view, 7> kAttentions{"Attention",
-                                                      "GroupQueryAttention",
-                                                      "MultiHeadAttention",
-                                                      "PagedAttention",
-                                                      "SparseAttention",
-                                                      "PackedMultiHeadAttention",
-                                                      "DecoderMaskedMultiHeadAttention"};
-
-// com.microsoft's Attention holds the matrix of the projection itself.
-bool HoldsProjection(const Node& node) {
-  return node.domain() == "com.microsoft" &&
-         (node.op_type() == "Attention" || node.op_type() == "PackedAttention" ||
-          node.op_type() == "QAttention" || node.op_type() == "DecoderMaskedSelfAttention");
-}
-
-// The operators that a probability stays one through, between Softmax and the product with values.
-constexpr std::array<std::string_view, 11> kKeepProbabilities{
-    "Cast",      "CastLike", "Dropout", "Identity",  "Reshape", "Squeeze",
-    "Unsqueeze", "Where",    "Slice",   "Transpose", "Expand"};
-
-// The operators that add a layer's output to the stream and normalize the sum.
-constexpr std::array<std::string_view, 2> kSkipNorms{"SkipLayerNormalization",
-                                                     "SkipSimplifiedLayerNormalization"};
 
 class Tracer {
  public:
@@ -90,11 +61,12 @@ class Tracer {
       for (size_t i = 0; i < node.num_outputs(); ++i) trace_.constants.insert(node.output(i));
       return;
     }
-    if (ReadsShapeOnly(node)) return;
+    const OperatorTraits& traits = TraitsOf(node);
+    if (traits.Is(kReadsShape)) return;
     const std::string& type = node.op_type();
-    if (HoldsProjection(node)) return VisitAttentionWithProjection(node);
-    if (IsOneOf(type, kAttentions)) return VisitAttention(node);
-    if (IsOneOf(type, kSkipNorms)) return Merge(node, {Of(node, 0), Of(node, 1)});
+    if (traits.attention == Attention::kHoldsProjection) return VisitAttentionWithProjection(node);
+    if (traits.attention == Attention::kOfInputs) return VisitAttention(node);
+    if (traits.norm.adds) return Merge(node, {Of(node, 0), Of(node, 1)});
     if (type == "EmbedLayerNormalization" || IsLookup(node)) {
       return Give(node, {Add({.kind = SourceKind::kStream, .node = node})});
     }
@@ -121,7 +93,7 @@ class Tracer {
   bool IsMatrix(const Node& node, size_t input) const {
     if (!IsConstant(node, input)) return false;
     const graph::ValueInfo info = model_.InfoOf(node.input(input));
-    return !info.has_shape || info.shape.size() == 2 || !IsComputeOp(node);
+    return !info.has_shape || info.shape.size() == 2 || !TraitsOf(node).is_product();
   }
 
   // Returns whether the node looks up rows of a constant table by numbers that are known only at
@@ -225,7 +197,8 @@ class Tracer {
       if (product != set.end()) scores_[node.output(0)] = *product;
       return;
     }
-    if (!IsOneOf(node.op_type(), kKeepProbabilities) && !IsQuantizer(node)) return;
+    // A Where takes those of masked positions away.
+    if (!PassesElementsOn(node) && node.op_type() != "Where" && !IsQuantizer(node)) return;
     for (size_t i = 0; i < node.num_inputs(); ++i) {
       const auto scores = scores_.find(node.input(i));
       if (scores != scores_.end()) scores_[node.output(0)] = scores->second;
@@ -246,17 +219,15 @@ const SourceSet& SourceTrace::Of(const std::string& value) const {
 }
 
 std::optional<LinearInputs> LinearInputsOf(const Node& node) {
-  if (IsComputeOp(node)) {
-    return HasKernel(node) ? std::nullopt : std::optional(LinearInputs{});
-  }
-  if (node.op_type() == "MatMulNBits" || node.op_type() == "Einsum" ||
+  const OperatorTraits& traits = TraitsOf(node);
+  if (traits.is_convolution()) return std::nullopt;
+  if (traits.sums_products() || node.op_type() == "MatMulNBits" ||
       (ReadsCodes(node) && node.op_type().starts_with("MatMul"))) {
     return LinearInputs{};
   }
-  const IntegerSignature* const integers = IntegerSignatureOf(node);
-  if (integers == nullptr || integers->is_image || integers->also_weight >= 0) return std::nullopt;
-  return LinearInputs{static_cast<size_t>(integers->activations),
-                      static_cast<size_t>(integers->weight)};
+  const CodeInputs& codes = TraitsNamed(node.op_type()).codes;
+  if (codes.product != Product::kMatMul && codes.product != Product::kGemm) return std::nullopt;
+  return LinearInputs{static_cast<size_t>(codes.activations), static_cast<size_t>(codes.weight)};
 }
 
 SourceTrace TraceSources(const graph::Model& model) { return Tracer(model).Run(); }

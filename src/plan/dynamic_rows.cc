@@ -6,13 +6,18 @@
 #include "base/error.h"
 #include "ops/compute_ops.h"
 #include "ops/integer_operators.h"
+#include "ops/operator_traits.h"
 
 namespace bitpress::plan {
 namespace {
 
 using graph::Node;
 
-bool IsLstm(const Node& node) { return node.domain().empty() && node.op_type() == "LSTM"; }
+// Returns whether the node is a recurrent operator that has a form on integers (LSTM).
+bool IsLstm(const Node& node) {
+  const ops::OperatorTraits& traits = ops::TraitsOf(node);
+  return traits.is_recurrent() && !traits.dynamic.empty();
+}
 
 // Returns the inputs of a node that are weights. Input 0 is the activation.
 bool IsWeightInput(const Node& node, size_t input) {
@@ -28,27 +33,25 @@ class DynamicNode {
   // Returns why the node stays float, or "". It stays float if its integer operator cannot do all
   // that it does.
   std::string Reason() const {
-    const std::string& op = node_.op_type();
-    if (!node_.domain().empty()) return fmt::format("{} has no dynamic integer form", op);
+    const ops::OperatorTraits& traits = ops::TraitsOf(node_);
     std::string reason = ActivationReason();
     for (const size_t input : {size_t{1}, size_t{2}}) {
       if (reason.empty() && IsWeightInput(node_, input)) reason = WeightReason(input);
     }
     if (!reason.empty()) return reason;
-    if (op == "MatMul") return "";
-    if (op == "Gemm") {
+    if (traits.dynamic.empty()) {
+      return fmt::format("{} has no dynamic integer form", node_.op_type());
+    }
+    if (traits.product == ops::Product::kGemm) {
       const bool is_plain = node_.GetInt("transA", 0) == 0 && node_.GetFloat("alpha", 1) == 1 &&
                             node_.GetFloat("beta", 1) == 1;
       return is_plain ? "" : "transA, alpha and beta have no integer form";
     }
-    if (op == "Conv") {
+    if (traits.is_convolution()) {
       const bool has_bias = node_.num_inputs() > 2 && !node_.input(2).empty();
       return has_bias && !model_.IsInitializer(node_.input(2)) ? "dynamic bias" : "";
     }
-    if (op == "LSTM") {
-      return node_.GetInt("layout", 0) == 0 ? "" : "layout 1 has no integer form";
-    }
-    return fmt::format("{} has no dynamic integer form", op);
+    return node_.GetInt("layout", 0) == 0 ? "" : "layout 1 has no integer form";
   }
 
   TensorPlan Row(size_t input) const {
@@ -76,8 +79,8 @@ class DynamicNode {
   // Returns whether each row of the activation can have a scale: it can in a product with one
   // matrix.
   bool TakesRows() const {
-    const bool is_product = node_.op_type() == "MatMul" || node_.op_type() == "Gemm";
-    return is_product && model_.Initializer(node_.input(1)).dims.size() == 2;
+    return ops::TraitsOf(node_).is_matrix_product() &&
+           model_.Initializer(node_.input(1)).dims.size() == 2;
   }
 
   std::string ActivationReason() const {
@@ -137,7 +140,7 @@ class DynamicNode {
       return row;
     }
     // ConvInteger takes one zero point for the whole weight.
-    if (node_.op_type() == "Conv" && !row.integer->is_symmetric) {
+    if (ops::TraitsOf(node_).is_convolution() && !row.integer->is_symmetric) {
       row.integer->granularity = Granularity::kPerTensor;
     }
     if (row.integer->granularity == Granularity::kPerAxis) {
@@ -157,7 +160,8 @@ class DynamicNode {
 std::optional<TensorPlan> DynamicRow(const graph::Model& model, const NodeRules& rules,
                                      const RowMaker& rows, const Node& node, size_t input) {
   const size_t num_inputs = IsLstm(node) ? 4 : 3;
-  if ((!ops::IsComputeOp(node) && !IsLstm(node)) || input >= num_inputs) return std::nullopt;
+  if ((!ops::TraitsOf(node).is_product() && !IsLstm(node)) || input >= num_inputs)
+    return std::nullopt;
   const bool is_asked =
       IsDynamic(rules.For(node)) || (input == 0 && IsDynamic(rules.For(node, node.input(0))));
   if (!is_asked || IsFloatConvolution(rules, node)) return std::nullopt;
@@ -165,7 +169,7 @@ std::optional<TensorPlan> DynamicRow(const graph::Model& model, const NodeRules&
 }
 
 bool IsFloatConvolution(const NodeRules& rules, const Node& node) {
-  return ops::HasKernel(node) &&
+  return ops::TraitsOf(node).is_convolution() &&
          rules.For(node).config.activation_range.kind == RangeMethod::Kind::kDynamicRows;
 }
 
@@ -174,7 +178,7 @@ size_t NumDynamicConvolutions(const QuantPlan& plan) {
   for (const TensorPlan& row : plan.tensors) {
     if (!row.is_dynamic()) continue;
     for (const TensorUse& use : row.uses) {
-      if (use.op_type == "Conv") nodes.insert(use.node);
+      if (ops::TraitsNamed(use.op_type).is_convolution()) nodes.insert(use.node);
     }
   }
   return nodes.size();

@@ -30,7 +30,7 @@ bool IsBetween(const graph::Model& model, const graph::Node& node, size_t input,
   if (pairs.empty()) return false;
   const std::string& value = node.input(input);
   const std::optional<graph::Node> producer = model.Producer(value);
-  if (!producer || model.IsOutput(value) || model.AllUses(value).size() != 1) return false;
+  if (!producer || !model.OnlyUse(value)) return false;
   const std::string_view limited = LimitedWord(model, value);
   return std::ranges::any_of(pairs, [&](const std::string& pair) {
     const std::vector<std::string> types = Split(pair, '>');

@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "ops/compute_ops.h"
 #include "ops/layer_roles.h"
+#include "ops/operator_traits.h"
 #include "ops/quantizer_nodes.h"
 #include "plan/dynamic_rows.h"
 #include "plan/joined_operators.h"
@@ -164,7 +165,8 @@ class Planner {
 
   // Returns the axis that the blocks of an operand run along.
   int64_t BlockAxis(const Node& node, const std::string& value, const ops::Operand& operand) const {
-    return ops::HasKernel(node) ? WishedAxis(node, value, operand.axis) : operand.axis;
+    return ops::TraitsOf(node).is_convolution() ? WishedAxis(node, value, operand.axis)
+                                                : operand.axis;
   }
 
   // Returns the axis that the configuration wishes for the blocks of a value, else `fallback`. If
@@ -188,7 +190,7 @@ class Planner {
   void PlanOtherInput(const Node& node, size_t input) {
     const std::string& value = node.input(input);
     const graph::ValueInfo info = model_.InfoOf(value);
-    if (!IsFloat(info.type) || ops::ReadsShapeOnly(node)) return;
+    if (!IsFloat(info.type) || ops::TraitsOf(node).Is(ops::kReadsShape)) return;
     if (model_.IsInitializer(value)) {
       // Scalars such as the limits of a Clip are parameters of the operator and stay as they are.
       if (info.shape.empty()) return;
@@ -225,7 +227,9 @@ class Planner {
                                  : treatment.excluded);
     }
     // Recurrent operators read [time, batch, features], so that the last axis is right.
-    int64_t axis = rank == 1 ? 0 : ops::IsRecurrent(node) ? rank - 1 : WishedAxis(node, value, 1);
+    int64_t axis = rank == 1                            ? 0
+                   : ops::TraitsOf(node).is_recurrent() ? rank - 1
+                                                        : WishedAxis(node, value, 1);
     if (IsSoftmax(node) && node.input(0) == value) {
       // Before opset 13 the default axis was 1.
       axis = node.GetInt("axis", plan_.opset >= 13 ? -1 : 1);
@@ -279,7 +283,7 @@ class Planner {
     const int64_t rank = rows_.RankOf(row.value);
     if (format->is_blocked() && rank < 1) return std::nullopt;
     // What a product gives has blocks along its columns, as Quark's RefineBlockAxis has it.
-    const bool has_columns = ops::IsComputeOp(producer) && !ops::HasKernel(producer);
+    const bool has_columns = ops::TraitsOf(producer).is_matrix_product();
     const int64_t axis = has_columns ? rank - 1
                          : rank == 1 ? 0
                                      : WishedAxis(producer, row.value, 1);

@@ -1,20 +1,16 @@
 #include "plan/masked_values.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <cstdint>
-#include <string_view>
+
+#include "ops/operator_traits.h"
 
 namespace bitpress::plan {
 namespace {
 
 using graph::Model;
 using graph::Node;
-
-bool IsOneOf(const Node& node, std::span<const std::string_view> op_types) {
-  return node.domain().empty() && std::ranges::find(op_types, node.op_type()) != op_types.end();
-}
 
 // Returns whether a number masks what it is added to.
 bool IsMask(float value) {
@@ -42,13 +38,8 @@ class MaskSearch {
 
  private:
   bool IsMasked(const Node& node) const {
-    static constexpr std::array<std::string_view, 5> kMasking = {"Add", "Sub", "Mul", "Where",
-                                                                 "Pad"};
-    static constexpr std::array<std::string_view, 12> kPassing = {
-        "Cast",    "Concat", "Expand", "Flatten",   "Gather",  "Identity",
-        "Reshape", "Slice",  "Split",  "Transpose", "Squeeze", "Unsqueeze"};
-    const bool is_masking = IsOneOf(node, kMasking);
-    if (!is_masking && !IsOneOf(node, kPassing)) return false;
+    const bool is_masking = ops::TraitsOf(node).Is(ops::kMasks);
+    if (!is_masking && !ops::PassesElementsOn(node)) return false;
     for (size_t i = 0; i < node.num_inputs(); ++i) {
       const std::string& value = node.input(i);
       if (masked_.contains(value) || (is_masking && IsMaskConstant(value))) return true;

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "ops/integer_kernels.h"
+#include "ops/operator_traits.h"
 
 namespace bitpress::plan {
 namespace {
@@ -59,7 +60,8 @@ void MarkPairSafe(QuantPlan& plan, const graph::Model& model, const NodeRules& r
       const std::optional<IntegerKernels> kernels = kernels_of(use);
       const bool is_safe = kernels == IntegerKernels::kSafe || kernels == IntegerKernels::kSafeInt8;
       row.integer->is_pair_safe |= is_safe;
-      row.integer->may_be_unsigned &= kernels == IntegerKernels::kSafe && use.op_type != "LSTM";
+      row.integer->may_be_unsigned &=
+          kernels == IntegerKernels::kSafe && !ops::TraitsNamed(use.op_type).is_recurrent();
     }
   }
 }

@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "ops/integer_operators.h"
+#include "ops/operator_traits.h"
 #include "ops/quantizer_nodes.h"
 #include "plan/dynamic_rows.h"
 #include "plan/table_content.h"
@@ -149,8 +150,8 @@ TensorPlan RowMaker::Weight(const Node& node, size_t input, const ops::Operand& 
 }
 
 bool RowMaker::IsTable(const Node& node, size_t input) const {
-  const bool is_lookup = node.domain().empty() && node.op_type() == "Gather" && input == 0 &&
-                         node.GetInt("axis", 0) == 0;
+  const bool is_lookup =
+      ops::TraitsOf(node).Is(ops::kLooksUp) && input == 0 && node.GetInt("axis", 0) == 0;
   const std::string& value = node.input(input);
   if (!is_lookup || !model_.IsInitializer(value) || RankOf(value) < 2) return false;
   const DataType type = model_.Initializer(value).type;
@@ -221,7 +222,8 @@ TensorPlan RowMaker::IntegerWeight(const Node& node, size_t input, const ops::Op
     row.integer->block_size = treatment.config.weight_block_size;
     row.axis = operand.axis;
     // DequantizeLinear cannot read several dimensions as one row. No Conv reads one with blocks.
-    if (!treatment.activation || !treatment.activation->is_integer() || node.op_type() == "Conv") {
+    if (!treatment.activation || !treatment.activation->is_integer() ||
+        ops::TraitsOf(node).product == ops::Product::kConv) {
       const ops::WeightLayout layout = ops::LayoutWeight(
           node, operand, dims, row.integer->block_size, treatment.config.short_axis);
       row.axis = layout.axis;
@@ -258,7 +260,7 @@ TensorPlan RowMaker::DynamicWeight(const Node& node, const std::string& value) c
 bool RowMaker::MultipliesIntegers(const Node& node) const {
   const std::string& value = node.input(1);
   const Treatment& treatment = rules_.For(node, value);
-  return ops::IsComputeOp(node) && treatment.weight && treatment.weight->is_integer() &&
+  return ops::TraitsOf(node).is_product() && treatment.weight && treatment.weight->is_integer() &&
          treatment.weight->element_bits <= 16 && treatment.excluded.empty() &&
          model_.IsInitializer(value) && ConstantReason(value).empty() &&
          treatment.config.weight_granularity != Granularity::kPerBlock;
@@ -298,7 +300,7 @@ TensorPlan RowMaker::Bias(const Node& node, const std::string& value, const ops:
 
 std::string RowMaker::WhyNoBiasOfProducts(const graph::Model& model, const Node& node,
                                           const std::string& bias) {
-  if (node.op_type() == "Gemm" && node.GetFloat("beta", 1) != 1) return "beta is not 1";
+  if (node.GetFloat("beta", 1) != 1) return "beta is not 1";
   const std::span<const int64_t> dims = model.Initializer(bias).dims;
   if (dims.size() != 1) return "it is no vector";
   const std::span<const int64_t> weight = model.Initializer(node.input(1)).dims;

@@ -4,10 +4,9 @@
 #include <map>
 #include <optional>
 #include <set>
-#include <string_view>
 
-#include "ops/compute_ops.h"
 #include "ops/integer_operators.h"
+#include "ops/operator_traits.h"
 #include "ops/quantizer_nodes.h"
 
 namespace bitpress::plan {
@@ -15,30 +14,7 @@ namespace {
 
 using graph::Model;
 using graph::Node;
-
-// The operators that compute on codes only if both inputs are quantized anyway. Quantizing an input
-// for them alone costs more time and accuracy than they save.
-constexpr std::string_view kElementwise[] = {"Add", "Mul"};
-// The operators that compute on codes only if their input is quantized anyway.
-constexpr std::string_view kPooling[] = {"AveragePool", "GlobalAveragePool", "Sigmoid", "LeakyRelu",
-                                         "HardSwish"};
-// The operators that move elements from the first input to the outputs and keep their values.
-constexpr std::string_view kMoving[] = {"MaxPool",  "Reshape",      "Transpose",    "Flatten",
-                                        "Squeeze",  "Unsqueeze",    "Slice",        "Split",
-                                        "Gather",   "DepthToSpace", "SpaceToDepth", "Expand",
-                                        "Identity", "Tile",         "ReduceMax",    "Dropout"};
-// The operators that ONNX Runtime fuses with the operator before them.
-constexpr std::string_view kFusedActivations[] = {"Relu", "Clip"};
-
-template <size_t N>
-bool Contains(const std::string_view (&names)[N], const Node& node) {
-  return node.domain().empty() &&
-         std::find(std::begin(names), std::end(names), node.op_type()) != std::end(names);
-}
-
-bool IsPooling(const Node& node) {
-  return Contains(kPooling, node) && ops::WhyNoIntegerForm(node).empty();
-}
+using ops::OnIntegers;
 
 class Placer {
  public:
@@ -49,18 +25,17 @@ class Placer {
   // Returns whether all activations that the node reads and gives as integers are among `values`.
   // Operators of other kinds always pass.
   bool CanStayInteger(const Node& node, const std::set<std::string>& values) const {
-    const bool multiplies = ops::IsComputeOp(node);
-    const bool is_fused = Contains(kFusedActivations, node);
-    if (!multiplies && !is_fused && !Contains(kElementwise, node) && !IsPooling(node) &&
-        !Contains(kMoving, node) && !IsNearest(node) && !IsUpperLimit(node)) {
+    const ops::OperatorTraits& traits = ops::TraitsOf(node);
+    const OnIntegers what = On(node);
+    if (!traits.is_product() && (what == OnIntegers::kFloats || what == OnIntegers::kJoins)) {
       return true;
     }
-    const size_t num_inputs = multiplies || Contains(kElementwise, node) ? 2 : is_fused ? 0 : 1;
+    const size_t num_inputs = what == OnIntegers::kFuses ? 0 : traits.num_operands;
     for (size_t i = 0; i < std::min(num_inputs, node.num_inputs()); ++i) {
       const std::string& input = node.input(i);
       if (!model_.IsInitializer(input) && !values.contains(input)) return false;
     }
-    if (multiplies && !IsConv(node)) return true;
+    if (GivesFloats(node)) return true;
     std::string output = node.output(0);
     while (!values.contains(output)) {
       const std::optional<Node> activation = FusedActivation(output);
@@ -93,7 +68,9 @@ class Placer {
   }
 
   // Returns whether the node computes on integers that have scales of their own.
-  bool IsStart(const Node& node) const { return ops::IsComputeOp(node) && reason_(node).empty(); }
+  bool IsStart(const Node& node) const {
+    return ops::TraitsOf(node).is_product() && reason_(node).empty();
+  }
 
   void AddStart(const Node& node) {
     integer_nodes_.insert(node.output(0));
@@ -107,7 +84,7 @@ class Placer {
   // floats from codes at no cost, and readers that compute on integers ask for codes themselves.
   // The other readers in transformers are sums and norms, whose range a few large elements take up.
   void AddOutput(const Node& node) {
-    if (ops::IsComputeOp(node) && !IsConv(node)) return;
+    if (GivesFloats(node)) return;
     std::string output = node.output(0);
     while (const std::optional<Node> activation = FusedActivation(output)) {
       output = activation->output(0);
@@ -117,21 +94,22 @@ class Placer {
     given_.insert(output);
   }
 
-  static bool IsConv(const Node& node) {
-    return node.op_type() == "Conv" || node.op_type() == "FusedConv";
+  static bool GivesFloats(const Node& node) {
+    const ops::OperatorTraits& traits = ops::TraitsOf(node);
+    return traits.is_product() && traits.product != ops::Product::kConv;
   }
 
   // Lets a matrix product give codes if its elements are only moved before they are quantized.
   // Codes are a quarter as wide.
   void LeadBack(const Node& node) {
-    if (!Contains(kMoving, node) || !reason_(node).empty() || node.num_inputs() == 0) return;
+    if (On(node) != OnIntegers::kMoves || !reason_(node).empty() || node.num_inputs() == 0) return;
     const std::string& input = node.input(0);
     const std::string& output = node.output(0);
     const std::optional<Node> producer = model_.Producer(input);
-    const bool is_moved = producer && (ops::IsComputeOp(*producer) || Contains(kMoving, *producer));
+    const bool is_moved =
+        producer && (ops::TraitsOf(*producer).is_product() || On(*producer) == OnIntegers::kMoves);
     if (!is_moved || chosen_.contains(input) || !chosen_.contains(output)) return;
-    if (node.num_outputs() > 1 || model_.AllUses(input).size() != 1 || model_.IsOutput(input))
-      return;
+    if (node.num_outputs() > 1 || !model_.OnlyUse(input)) return;
     if (!reason_(*producer).empty() || !IsQuantizable(input)) return;
     chosen_.insert(input);
     given_.insert(input);
@@ -144,54 +122,62 @@ class Placer {
     const std::vector<graph::Use> uses = model_.Uses(value);
     if (uses.size() != 1 || uses.front().input_index != 0) return std::nullopt;
     const Node& reader = uses.front().node;
-    const bool is_fused = Contains(kFusedActivations, reader) && reason_(reader).empty();
+    const bool is_fused = On(reader) == OnIntegers::kFuses && reason_(reader).empty();
     return is_fused ? std::optional(reader) : std::nullopt;
   }
 
   void Follow(const Node& node) {
     if (!reason_(node).empty() || node.num_inputs() == 0) return;
-    // A constant operand is a scale or an offset, which needs more than eight bits.
-    if (Contains(kElementwise, node) && node.num_inputs() == 2 && chosen_.contains(node.input(0)) &&
-        chosen_.contains(node.input(1))) {
-      integer_nodes_.insert(node.output(0));
-      return AddOutput(node);
+    switch (On(node)) {
+      case OnIntegers::kComputes:
+        // A constant operand is a scale or an offset, which needs more than eight bits.
+        if (!AreChosen(node, ops::TraitsOf(node).num_operands)) return;
+        integer_nodes_.insert(node.output(0));
+        return AddOutput(node);
+      case OnIntegers::kMoves:
+        if (!chosen_.contains(node.input(0))) return;
+        for (size_t i = 0; i < node.num_outputs(); ++i) Share(node, node.output(i), node.input(0));
+        return;
+      case OnIntegers::kCutsOff:
+        if (chosen_.contains(node.input(0))) Share(node, node.output(0), node.input(0));
+        return;
+      case OnIntegers::kJoins:
+        return FollowConcat(node);
+      case OnIntegers::kFuses:
+      case OnIntegers::kFloats:
+        return;
     }
-    if (IsPooling(node) && chosen_.contains(node.input(0))) {
-      integer_nodes_.insert(node.output(0));
-      return AddOutput(node);
-    }
-    const bool is_nearest = IsNearest(node);
-    const bool is_moving = (Contains(kMoving, node) && !IsNearestOnly(node)) || is_nearest;
-    if ((is_moving || IsUpperLimit(node)) && chosen_.contains(node.input(0))) {
-      const size_t num_outputs = is_moving && !is_nearest ? node.num_outputs() : 1;
-      for (size_t i = 0; i < num_outputs; ++i) Share(node, node.output(i), node.input(0));
-      return;
-    }
-    if (node.op_type() == "Concat" && node.domain().empty()) FollowConcat(node);
   }
 
-  static bool IsNearest(const Node& node) {
-    return node.op_type() == "Resize" && node.domain().empty() &&
-           node.GetString("mode", "nearest") == "nearest";
+  // Returns what becomes of the node, with its attributes and constants.
+  OnIntegers On(const Node& node) const {
+    const ops::OperatorTraits& traits = ops::TraitsOf(node);
+    const bool is_so = [&] {
+      switch (traits.on_integers) {
+        case OnIntegers::kComputes:
+          return ops::WhyNoIntegerForm(node).empty();
+        case OnIntegers::kMoves:  // a MaxPool may give indices, too
+          return ops::MovesElements(node) && !(traits.Is(ops::kSelects) && node.num_outputs() > 1);
+        case OnIntegers::kCutsOff:
+          return node.num_inputs() == 2 && model_.IsInitializer(node.input(1));
+        default:
+          return true;
+      }
+    }();
+    return is_so ? traits.on_integers : OnIntegers::kFloats;
   }
 
-  // Returns whether a Min has constants and so only cuts values off, as it does behind a Clip of an
-  // equalized model.
-  bool IsUpperLimit(const Node& node) const {
-    return node.op_type() == "Min" && node.domain().empty() && node.num_inputs() == 2 &&
-           model_.IsInitializer(node.input(1));
-  }
-
-  // Returns the outputs that hold moved elements. MaxPool also gives indices.
-  static bool IsNearestOnly(const Node& node) {
-    return node.op_type() == "MaxPool" && node.num_outputs() > 1;
+  // Returns whether the first inputs are all chosen.
+  bool AreChosen(const Node& node, size_t num_inputs) const {
+    for (size_t i = 0; i < std::min(num_inputs, node.num_inputs()); ++i) {
+      if (!chosen_.contains(node.input(i))) return false;
+    }
+    return node.num_inputs() > 0;
   }
 
   // Quantizes all inputs or none, because joined codes need one scale.
   void FollowConcat(const Node& node) {
-    for (size_t i = 0; i < node.num_inputs(); ++i) {
-      if (!chosen_.contains(node.input(i))) return;
-    }
+    if (!AreChosen(node, node.num_inputs())) return;
     for (size_t i = 0; i < node.num_inputs(); ++i) Share(node, node.output(0), node.input(i));
   }
 
@@ -285,7 +271,7 @@ NeededQdq NeededValues(const graph::Model& model, std::set<std::string> quantize
     std::erase_if(quantized, [&](const std::string& value) { return !placed.contains(value); });
   }
   for (const Node& node : model.AllNodes()) {
-    if (ops::IsComputeOp(node) && whole.CanStayInteger(node, quantized)) {
+    if (ops::TraitsOf(node).is_product() && whole.CanStayInteger(node, quantized)) {
       needed.operators.insert(node.output(0));
     }
   }

@@ -3,7 +3,7 @@
 #include <map>
 #include <optional>
 
-#include "ops/compute_ops.h"
+#include "ops/operator_traits.h"
 #include "plan/qdq_placement.h"
 
 namespace bitpress::plan {
@@ -89,7 +89,7 @@ class QdqPlanner {
     for (const graph::Use& use : value.readers) {
       const bool is_excluded = !rules_.For(use.node, value.name).excluded.empty();
       const bool is_reader = is_excluded || JoinsQdq(rules_, use.node, value.name);
-      if (!is_reader || ops::ReadsShapeOnly(use.node)) continue;
+      if (!is_reader || ops::TraitsOf(use.node).Is(ops::kReadsShape)) continue;
       row.uses.push_back(
           {index_.KeyOf(use.node), use.node.op_type(), static_cast<int64_t>(use.input_index)});
     }

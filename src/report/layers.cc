@@ -10,6 +10,7 @@
 #include "base/text.h"
 #include "evaluate/metrics.h"
 #include "ops/compute_ops.h"
+#include "ops/operator_traits.h"
 #include "ops/quantizer_nodes.h"
 #include "plan/quant_plan.h"
 #include "report/constants.h"
@@ -49,11 +50,11 @@ std::vector<size_t> WeightsOf(const Model& model, const Node& node) {
 }
 
 bool IsLayer(const Model& model, const Node& node) {
-  if (ops::IsComputeOp(node)) return true;
+  if (ops::TraitsOf(node).is_product()) return true;
   // Shapes, positions and masks that are added are no layers of their own.
   static constexpr std::array<std::string_view, 2> kReaders = {"Gather", "Attention"};
-  const bool is_reader =
-      ops::IsRecurrent(node) || std::ranges::find(kReaders, node.op_type()) != kReaders.end();
+  const bool is_reader = ops::TraitsOf(node).is_recurrent() ||
+                         std::ranges::find(kReaders, node.op_type()) != kReaders.end();
   return is_reader && std::ranges::any_of(WeightsOf(model, node),
                                           [&](size_t i) { return IsWeight(model, node.input(i)); });
 }
@@ -94,9 +95,8 @@ bool IsEnd(const Node& node) {
 
 // Returns the node of this kind that alone reads a value.
 std::optional<Node> EndBehind(const Model& model, const std::string& value) {
-  const std::vector<graph::Use> uses = model.AllUses(value);
-  if (uses.size() != 1 || model.IsOutput(value) || !IsEnd(uses[0].node)) return std::nullopt;
-  return uses[0].node;
+  const std::optional<graph::Use> use = model.OnlyUse(value);
+  return use && IsEnd(use->node) ? std::optional(use->node) : std::nullopt;
 }
 
 bool IsSameOperator(const Node& node, const Node& other) {
@@ -291,7 +291,7 @@ class Describer {
     // The node reads codes itself, or they are decoded in the body in which it stands.
     const std::string& name = layer.node.input(index);
     const auto rank = static_cast<int64_t>(reference_.InfoOf(name).shape.size());
-    const std::optional<int64_t> axis = ops::IsRecurrent(layer.node)
+    const std::optional<int64_t> axis = ops::TraitsOf(layer.node).is_recurrent()
                                             ? std::optional<int64_t>(0)  // the axis of directions
                                             : ops::ChannelAxis(layer.node, index, rank);
     return ReadCodes(quantized_, name, axis);

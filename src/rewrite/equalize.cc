@@ -1,5 +1,24 @@
-#include "rewrite/equalize.h"
-
+// Pass equalize: cross-layer equalization of a float model, before weights get one scale for a
+// whole tensor (Nagel et al., "Data-Free Quantization Through Weight Equalization and Bias
+// Correction", 2019). Between two layers that only positively homogeneous operators separate, each
+// channel can be divided by a factor at the end of the first layer and multiplied by it in the
+// second one:
+//
+//   W2 f(W1 x + b1) = (W2 S) f(S^-1 W1 x + S^-1 b1)    for f(s y) = s f(y), s > 0
+//
+// The factors make the channels' ranges of both weights equal, so that one scale for a whole tensor
+// fits all of its channels. The model computes the same; only float rounding differs.
+//
+// Pairs of Conv, ConvTranspose, Gemm and MatMul with constant FLOAT weights are equalized. Grouped
+// and depthwise convolutions are included, so that Conv -> depthwise Conv -> Conv is two pairs.
+// Between the two layers may stand: Relu, LeakyRelu, PRelu, Clip(0, limit), Identity, an Add of a
+// constant for each channel, a Mul with another value (the gate of an MLP), and, between
+// convolutions, pools. Each value in between has one reader and is no graph output. Weights with
+// NaN or infinity are left alone.
+//
+// Names of values stay. A new value in front of a Min is called `<value>_unbounded`. A constant
+// that others read too gets a copy, `<name>_scaled`. The result is deterministic. A second run
+// finds factors of 1 but for rounding.
 #include <algorithm>
 #include <cmath>
 #include <map>
@@ -8,6 +27,7 @@
 
 #include "base/error.h"
 #include "rewrite/layer_pairs.h"
+#include "rewrite/passes.h"
 #include "rewrite/scale_channels.h"
 
 namespace bitpress::rewrite {
@@ -47,7 +67,6 @@ struct ScaledPair {
   ScaledLayer* second = nullptr;
   std::vector<double> bias;     // the sum of all vectors that are added in between
   std::vector<double> factors;  // one a channel
-  EqualizedPair report = {};
 };
 
 // Beyond this, weights of channels that are as good as dead would become infinite or subnormal.
@@ -60,9 +79,9 @@ class Equalizer {
   Equalizer(Model& model, const plan::EqualizeOptions& options)
       : model_(model), options_(options) {}
 
-  EqualizeReport Run() {
+  graph::PassResult Run() {
     LayerPairs found = FindLayerPairs(model_);
-    report_.left_alone = std::move(found.left_alone);
+    result_.left_alone = std::move(found.left_alone);
     for (LayerPair& pair : found.pairs) Take(std::move(pair));
     if (options_.num_steps < 0) {
       BalanceAndScale();
@@ -71,15 +90,19 @@ class Equalizer {
     }
     for (ScaledPair& pair : pairs_) {
       if (pair.pair.clip) Bound(pair);
-      report_.pairs.push_back(std::move(pair.report));
     }
-    return std::move(report_);
+    result_.is_modified = !pairs_.empty();
+    result_.label = "equalized";
+    result_.text = fmt::format("{} pairs of layers, {} of them with a limit for each channel",
+                               pairs_.size(), num_bounded_);
+    result_.counts = {{"num_pairs", static_cast<int64_t>(pairs_.size())}};
+    return std::move(result_);
   }
 
  private:
   void Take(LayerPair pair) {
     const auto leave = [&](std::string reason) {
-      report_.left_alone.emplace_back(pair.first.node.Describe(), std::move(reason));
+      result_.left_alone.emplace_back(pair.first.node.Describe(), std::move(reason));
     };
     ScaledLayer* const first = LayerFor(pair.first);
     ScaledLayer* const second = LayerFor(pair.second);
@@ -90,26 +113,21 @@ class Equalizer {
     const std::vector<double> r1 = first->Ranges(first->layer.outputs);
     const std::vector<double> r2 = second->Ranges(second->layer.inputs);
     ScaledPair taken{.pair = pair, .first = first, .second = second, .bias = {}, .factors = {}};
-    taken.report.first = pair.first.node.Describe();
-    taken.report.second = pair.second.node.Describe();
-    taken.report.num_channels = r1.size();
     double most = 0;
-    for (size_t c = 0; c < r1.size(); ++c) {
-      if (!(r1[c] * r2[c] > 0)) ++taken.report.num_dead_channels;
-      most = std::max(most, r1[c] * r2[c]);
-    }
+    for (size_t c = 0; c < r1.size(); ++c) most = std::max(most, r1[c] * r2[c]);
     if (!(most > 0)) return leave("every channel is zero on one side");
-    taken.report.gain_bits = std::log2(Largest(r1) * Largest(r2) / most);
     if (pair.clip) {
+      // The number of bits by which the ranges of both weights shrink together.
+      const double gain_bits = std::log2(Largest(r1) * Largest(r2) / most);
       if (options_.clips == plan::ClipHandling::kKeep) {
         return leave(fmt::format("{} behind it has one limit for all channels (equalize_clips)",
                                  pair.clip->Describe()));
       }
-      if (taken.report.gain_bits < options_.least_clip_gain_bits) {
+      if (gain_bits < options_.least_clip_gain_bits) {
         return leave(
             fmt::format("it would gain {:.1f} bits, too few for a limit a channel behind "
                         "{} (equalize_clip_gain)",
-                        taken.report.gain_bits, pair.clip->Describe()));
+                        gain_bits, pair.clip->Describe()));
       }
     }
     taken.bias.resize(r1.size());
@@ -155,7 +173,7 @@ class Equalizer {
   // Takes a given number of steps as AMD Quark takes them, in floats and with one pair after the
   // other, so that constants become the same bit for bit.
   void TakeSteps() {
-    for (; report_.num_steps < options_.num_steps; ++report_.num_steps) {
+    for (int64_t step = 0; step < options_.num_steps; ++step) {
       for (ScaledPair& pair : pairs_) TakeStep(pair);
       // Quark's list of pairs ends with the first one again.
       if (!pairs_.empty()) TakeStep(pairs_.front());
@@ -197,10 +215,9 @@ class Equalizer {
     constexpr int64_t kMostSteps = 200;  // chains of 50 layers need about 25
     constexpr double kConverged = 1e-3;
     double change = pairs_.empty() ? 0 : 1;
-    while (report_.num_steps < kMostSteps && change > kConverged) {
+    for (int64_t step = 0; step < kMostSteps && change > kConverged; ++step) {
       change = 0;
       for (ScaledPair& pair : pairs_) change = std::max(change, BalancePair(pair));
-      ++report_.num_steps;
     }
   }
 
@@ -249,20 +266,28 @@ class Equalizer {
         {model_.FreshNodeName(value + "_bound"), "Min", "", {unbounded, bounds}, {value}, {}},
         reader);
     model_.SetInfo(unbounded, info);
-    pair.report.is_bounded = true;
+    ++num_bounded_;
   }
 
   Model& model_;
   const plan::EqualizeOptions& options_;
   std::map<std::string, ScaledLayer> layers_;  // by the node's first output
   std::vector<ScaledPair> pairs_;
-  EqualizeReport report_;
+  size_t num_bounded_ = 0;  // pairs with a Min that has one limit a channel
+  graph::PassResult result_ = false;
 };
 
 }  // namespace
 
-EqualizeReport Equalize(Model& model, const plan::EqualizeOptions& options) {
-  return Equalizer(model, options).Run();
-}
+const PreparePass kEqualize{
+    .name = "equalize",
+    .run =
+        [](Model& model, PrepareState& state) {
+          return Equalizer(model, *state.options.rewrites.equalization).Run();
+        },
+    .is_wanted =
+        [](const Model&, const PrepareState& state) {
+          return state.options.rewrites.equalization.has_value();
+        }};
 
 }  // namespace bitpress::rewrite

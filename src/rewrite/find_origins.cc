@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "ops/compute_ops.h"
+#include "ops/operator_traits.h"
 #include "plan/quant_plan.h"
 
 namespace bitpress::rewrite {
@@ -36,7 +36,7 @@ OriginFinder::OriginFinder(const Model& given) {
     GivenNode& known = nodes_.emplace_back();
     known.key = index.KeyOf(node);
     known.op_type = node.op_type();
-    known.multiplies = ops::IsComputeOp(node) || node.op_type() == "Einsum";
+    known.multiplies = ops::TraitsOf(node).sums_products();
     for (size_t i = 0; i < node.num_inputs(); ++i) {
       known.inputs.push_back(node.input(i));
       if (node.input(i).empty()) continue;
@@ -107,7 +107,7 @@ std::string OriginFinder::ValueFor(const std::string& value, const Model& prepar
     for (const Node& node : region->second) {
       const GivenNode& given = nodes_[reader.node];
       const bool is_reader =
-          node.op_type() == given.op_type || (given.multiplies && ops::IsComputeOp(node));
+          node.op_type() == given.op_type || (given.multiplies && ops::TraitsOf(node).is_product());
       if (is_reader && reader.input < node.num_inputs() && !node.input(reader.input).empty() &&
           Has(prepared, node.input(reader.input))) {
         return node.input(reader.input);
@@ -134,7 +134,7 @@ graph::Origins OriginFinder::Find(const Model& prepared) const {
     for (const Node& node : region->second) {
       graph::Origins::Node& origin = origins.nodes[FirstOutput(node)];
       if (index.KeyOf(node) != given.key) AddNew(origin.names, given.key);
-      if (given.multiplies && ops::IsComputeOp(node) && node.op_type() != given.op_type) {
+      if (given.multiplies && ops::TraitsOf(node).is_product() && node.op_type() != given.op_type) {
         AddNew(origin.op_types, given.op_type);
       }
     }

@@ -1,5 +1,10 @@
-#include "rewrite/lower_einsum.h"
-
+// Pass lower-einsum: replaces each Einsum that multiplies an activation with a constant, and is a
+// matrix product, by a MatMul: "abc,cd->abd", and with Transpose and Reshape around it
+// "btd,dnh->btnh" and the like, as exporters of Flax and Keras write projections. Plans then treat
+// the constant as any other weight. The MatMul has the name of the Einsum, and the constant keeps
+// its name unless other nodes read it, too. An Einsum stays if it has a label in all three terms (a
+// product of stacked matrices), one that only one term has, or one twice, or if the terms have an
+// ellipsis.
 #include <algorithm>
 #include <cstring>
 #include <optional>
@@ -9,6 +14,7 @@
 #include <vector>
 
 #include "base/tensor.h"
+#include "rewrite/passes.h"
 
 namespace bitpress::rewrite {
 namespace {
@@ -125,11 +131,19 @@ class Lowering {
       : model_(model), node_(node), product_(product) {}
 
   void Run() {
-    const std::string output = node_.output(0);
-    const std::string data = node_.input(1 - product_.constant_input);
     const std::string constant = node_.input(product_.constant_input);
+    model_.Replace({node_}, [&] { Insert(); });
+    if (model_.IsInitializer(constant) && !model_.IsRead(constant)) {
+      model_.RemoveInitializer(constant);
+    }
+  }
+
+ private:
+  void Insert() {
+    const std::string& output = node_.output(0);
+    const std::string& data = node_.input(1 - product_.constant_input);
+    const std::string& constant = node_.input(product_.constant_input);
     const graph::HeldInitializer weight = model_.HoldInitializer(constant);
-    node_.set_output(0, model_.FreshName(output + "_replaced"));
     const auto dim_of = [&](char label) { return weight.dims[product_.weight.find(label)]; };
     std::vector<int64_t> columns;
     for (const char label : product_.columns) columns.push_back(dim_of(label));
@@ -149,13 +163,8 @@ class Lowering {
     std::string last = product;
     if (is_split) last = Reshape(last, columns, is_moved ? "" : output);
     if (is_moved) Transpose(last, by_rows, product_.output, output);
-    model_.RemoveNode(node_);
-    if (matrix != constant && model_.AllUses(constant).empty() && !model_.IsOutput(constant)) {
-      model_.RemoveInitializer(constant);
-    }
   }
 
- private:
   // Returns the name of the constant as a matrix. It is the constant's own if nothing else reads
   // it.
   std::string Matrix(const std::string& name, const graph::HeldInitializer& weight,
@@ -165,8 +174,7 @@ class Lowering {
     const std::vector<int64_t> dims{num_sums, NumElements(weight.dims) / num_sums};
     const bool is_in_order = std::ranges::is_sorted(perm);
     if (is_in_order && weight.dims == dims) return name;
-    const bool is_alone = model_.AllUses(name).size() == 1 && !model_.IsOutput(name);
-    const std::string target = is_alone ? name : model_.FreshName(name + "_matrix");
+    const std::string target = model_.OnlyUse(name) ? name : model_.FreshName(name + "_matrix");
     if (is_in_order) {
       graph::HeldInitializer matrix = weight;
       matrix.dims = dims;
@@ -219,8 +227,7 @@ class Lowering {
   const Product& product_;
 };
 
-}  // namespace
-
+// Returns the number of nodes that were replaced.
 size_t LowerEinsum(Model& model) {
   size_t num_nodes = 0;
   for (const Node& node : model.AllNodes()) {
@@ -232,5 +239,9 @@ size_t LowerEinsum(Model& model) {
   if (num_nodes > 0) model.InferShapes();
   return num_nodes;
 }
+
+}  // namespace
+
+const PreparePass kLowerEinsum = CleanUp<LowerEinsum>("lower-einsum", Optimizes);
 
 }  // namespace bitpress::rewrite

@@ -1,5 +1,5 @@
-#include "rewrite/narrow_network.h"
-
+// Pass narrow-to-half: makes a FLOAT network one of FLOAT16, the preset FP16. This file decides
+// which operators keep FLOAT; graph/narrow_to_half.h does the work.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -9,8 +9,10 @@
 #include <string_view>
 #include <unordered_map>
 
-#include "ops/half_operators.h"
+#include "ops/operator_traits.h"
 #include "plan/name_pattern.h"
+#include "rewrite/infer_types.h"
+#include "rewrite/passes.h"
 
 namespace bitpress::rewrite {
 namespace {
@@ -23,6 +25,26 @@ bool IsWholeType(int64_t type) {
   return data_type != DataType::kFloat && data_type != DataType::kFloat16 &&
          data_type != DataType::kDouble && data_type != DataType::kBFloat16 &&
          data_type != DataType::kBool && data_type != DataType::kString;
+}
+
+// Returns the reason why the operator keeps FLOAT, or "".
+std::string_view WhyNotHalf(const Node& node) {
+  if (!node.domain().empty()) return "";
+  const std::string_view why = ops::TraitsOf(node).why_not_half;
+  if (!why.empty()) return why;
+  if (node.op_type().starts_with("Scatter") && node.GetString("reduction", "none") != "none") {
+    return "ONNX Runtime adds, multiplies and compares what it scatters in FLOAT only";
+  }
+  const bool is_square =
+      node.op_type() == "Mul" && node.num_inputs() == 2 && node.input(0) == node.input(1);
+  return is_square ? "squares leave the range of FLOAT16" : "";
+}
+
+// Returns whether the operator passes on what its inputs need: it moves, selects or joins elements,
+// or computes each of them from one or two others.
+bool IsCheapOnElements(const Node& node) {
+  return ops::MovesElements(node) || ops::PassesElementsOn(node) ||
+         ops::TraitsOf(node).Is(ops::kIsCheap);
 }
 
 // Finds the operators that keep FLOAT.
@@ -42,7 +64,7 @@ class FloatChooser {
     }
     KeepWished(wish);
     for (size_t i = 0; i < nodes_.size(); ++i) {
-      Keep(i, {std::string(ops::WhyNotHalf(nodes_[i])), false});
+      Keep(i, {std::string(WhyNotHalf(nodes_[i])), false});
       Keep(i, {WhyTooSmall(nodes_[i]), true});
     }
     KeepWhatIsSensitive();
@@ -122,7 +144,8 @@ class FloatChooser {
     std::vector<bool> marks(nodes_.size());
     for (size_t i = 0; i < nodes_.size(); ++i) {
       const Node& node = nodes_[i];
-      if (!ops::IsCheapOnElements(node) && !ops::SumsProducts(node) && node.op_type() != "Range") {
+      if (!IsCheapOnElements(node) && !ops::TraitsOf(node).sums_products() &&
+          node.op_type() != "Range") {
         continue;
       }
       bool is_marked = true;
@@ -144,10 +167,10 @@ class FloatChooser {
   // Keeps what leads to integers, to angles of waves, and to logarithms.
   void KeepWhatIsSensitive() {
     const std::vector<bool> from_whole = FromWholeNumbers();
-    const auto is_cheap = [&](size_t i) { return ops::IsCheapOnElements(nodes_[i]); };
+    const auto is_cheap = [&](size_t i) { return IsCheapOnElements(nodes_[i]); };
     const auto is_angle = [&](size_t i) { return from_whole[i]; };
     const auto is_power = [&](size_t i) {
-      return ops::IsCheapOnElements(nodes_[i]) || ops::SumsProducts(nodes_[i]) ||
+      return IsCheapOnElements(nodes_[i]) || ops::TraitsOf(nodes_[i]).sums_products() ||
              nodes_[i].op_type() == "ReduceSum" || nodes_[i].op_type() == "ReduceMean";
     };
     for (size_t i = 0; i < nodes_.size(); ++i) {
@@ -169,7 +192,7 @@ class FloatChooser {
 
   // Inputs whose type is FLOAT in every case, such as the scales of Resize.
   void KeepFixedInputs() {
-    const auto is_cheap = [&](size_t i) { return ops::IsCheapOnElements(nodes_[i]); };
+    const auto is_cheap = [&](size_t i) { return IsCheapOnElements(nodes_[i]); };
     for (size_t i = 0; i < nodes_.size(); ++i) {
       const bool is_resize = nodes_[i].op_type() == "Resize" || nodes_[i].op_type() == "Upsample";
       for (size_t k = 1; is_resize && k < nodes_[i].num_inputs(); ++k) {
@@ -183,8 +206,7 @@ class FloatChooser {
     for (bool is_changed = true; is_changed;) {
       is_changed = false;
       for (size_t i = 0; i < nodes_.size(); ++i) {
-        if (!kept_[i].reason.empty() || !ops::IsCheapOnElements(nodes_[i]) || !HasPorts(i))
-          continue;
+        if (!kept_[i].reason.empty() || !IsCheapOnElements(nodes_[i]) || !HasPorts(i)) continue;
         if (!ReadsFloats(i) || !GivesFloats(i)) continue;
         Keep(i, {"it stands between operators in FLOAT", false});
         is_changed = true;
@@ -234,8 +256,9 @@ bool HasHalf(const graph::Model& model) {
          std::ranges::any_of(model.InputNames(), is_half);
 }
 
-}  // namespace
-
+// Keeps FLOAT where the wish or the operator says so (ops/operator_traits.h), where constants are
+// too small, in what computes whole numbers, angles and logarithms, and between such operators.
+// REQUIRES: types are inferred.
 NarrowReport NarrowNetwork(graph::Model& model, const plan::HalfWish& wish) {
   NarrowReport report;
   report.was_half = HasHalf(model);
@@ -252,5 +275,18 @@ NarrowReport NarrowNetwork(graph::Model& model, const plan::HalfWish& wish) {
   report.constants = graph::NarrowToHalf(model, chooser.kept());
   return report;
 }
+
+}  // namespace
+
+const PreparePass kNarrowToHalf{
+    .name = "narrow-to-half",
+    .run = [](graph::Model& model, PrepareState& state) -> graph::PassResult {
+      state.report.narrowed = NarrowNetwork(model, *state.options.rewrites.half);
+      InferTypes(model);
+      return !state.report.narrowed->was_half;
+    },
+    .is_wanted = [](const graph::Model&,
+                    const PrepareState& state) { return state.options.rewrites.half.has_value(); },
+    .is_exact = false};
 
 }  // namespace bitpress::rewrite

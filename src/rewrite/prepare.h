@@ -2,61 +2,64 @@
 // Every task on a float model begins with it.
 #pragma once
 
-#include <array>
 #include <filesystem>
 #include <optional>
 #include <string>
-#include <string_view>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "base/fields.h"
+#include "bitpress/quantize_options.h"
 #include "graph/model.h"
+#include "graph/narrow_to_half.h"
 #include "graph/pass.h"
 #include "plan/equalization.h"
-#include "rewrite/equalize.h"
-#include "rewrite/narrow_network.h"
-#include "rewrite/rotate.h"
-#include "rewrite/run_optimizer.h"
 
 namespace bitpress::rewrite {
 
-// The clean-up of a model before it is planned.
-enum class Preparation {
-  // Models as exporters write them become quantizable: ONNX Runtime's basic optimizations fold
-  // constants and BatchNorm, and dead nodes go. A model with weights that we packed is cleaned up
-  // already: only dead nodes go, and the weights stay packed.
-  kOptimize,
-  // Only Constant nodes become initializers. This is for models with operators that this machine
-  // does not have.
-  kAsIs,
-};
+using bitpress::Preparation;
 
 struct PrepareOptions {
   Preparation preparation = Preparation::kOptimize;
   plan::Rewrites rewrites = {};
-  graph::PassNames disabled_passes = {};
+  graph::PassNames disabled_passes = {};  // see passes.h
 };
 
-// The passes of Prepare, in their order.
-inline constexpr std::array<std::string_view, 17> kPreparePasses = {
-    "fix-initializers",
-    "trim-inputs",
-    "optimize",
-    "constants-to-initializers",
-    "lift-body-constants",
-    "take-constants-out-of-loops",
-    "remove-unused",
-    "widen-half",
-    "name-nodes",
-    "infer-shapes",
-    "flatten-softmax",  // in operator sets before 13
-    "name-all-axes",
-    "lower-einsum",
-    "squeeze-constants",
-    "equalize",
-    "rotate",
-    "narrow-to-half"};
+// What ONNX Runtime's optimizer did to a model.
+struct OptimizerReport {
+  // The reason why the model is as it was given: what the optimizer made of it does not load. Empty
+  // otherwise.
+  std::string undone;
+  // Values that are computed as in the given model, because as constants they would be much larger
+  // than what they are computed from.
+  std::vector<std::string> kept_computed;
+};
+constexpr auto FieldsOf(const OptimizerReport*) {
+  return std::tuple(Field{"undone", &OptimizerReport::undone},
+                    Field{"kept_computed", &OptimizerReport::kept_computed});
+}
+
+// What became FLOAT16.
+struct NarrowReport {
+  size_t num_half_nodes = 0;
+  // The nodes that keep FLOAT values, and why.
+  std::vector<std::pair<std::string, std::string>> kept;
+  graph::NarrowedConstants constants;
+  bool was_half = false;  // the network has FLOAT16 values already, and stays as it is
+};
+constexpr auto FieldsOf(const NarrowReport*) {
+  using Report = NarrowReport;
+  return std::tuple(
+      Field{"num_half_nodes", &Report::num_half_nodes},
+      ComputedField{"num_constants",
+                    [](const Report& report) { return report.constants.num_constants; }},
+      ComputedField{"num_clipped",
+                    [](const Report& report) { return report.constants.num_clipped; }},
+      ComputedField{"num_vanished",
+                    [](const Report& report) { return report.constants.num_vanished; }},
+      Field{"kept", &Report::kept});
+}
 
 // What became of a model.
 struct RewriteReport {
@@ -64,17 +67,15 @@ struct RewriteReport {
   std::vector<std::string> fixed_inputs;
   OptimizerReport optimizer;
   size_t num_in_blocked_layout = 0;  // nodes that stay float, because they fit one machine
-  std::optional<EqualizeReport> equalized;
-  std::optional<RotateReport> rotated;
   std::optional<NarrowReport> narrowed;
   size_t num_widened = 0;  // FLOAT16 constants, inputs and outputs of a network that became FLOAT
+  std::vector<graph::PassResult> passes;  // those that ran
 };
 constexpr auto FieldsOf(const RewriteReport*) {
-  return std::tuple(
-      Field{"fixed_inputs", &RewriteReport::fixed_inputs},
-      Field{"optimizer", &RewriteReport::optimizer}, Field{"equalized", &RewriteReport::equalized},
-      Field{"num_widened", &RewriteReport::num_widened},
-      Field{"narrowed", &RewriteReport::narrowed}, Field{"rotated", &RewriteReport::rotated});
+  return std::tuple(Field{"fixed_inputs", &RewriteReport::fixed_inputs},
+                    Field{"optimizer", &RewriteReport::optimizer},
+                    Field{"num_widened", &RewriteReport::num_widened},
+                    Field{"narrowed", &RewriteReport::narrowed});
 }
 
 // Loads a model, checks it and makes it ready to be planned: cleaned up, shapes inferred, equalized

@@ -1,5 +1,18 @@
-#include "rewrite/rotate.h"
-
+// Pass rotate: turns the inputs of matrix products in blocks, and their weights likewise, by an
+// orthogonal matrix (Ashkboos et al., "QuaRot", 2024; Egiazarian et al., "Bridging the Gap between
+// Promise and Performance for Microscaling FP4 Quantization", 2025):
+//
+//   x W = (x R) (R' W)    R = diag(H, H, ...), H a Hadamard matrix of the block's size / sqrt(size)
+//
+// A large element of a block is spread over all of its elements, so that a few bits and one scale
+// for the block lose less. Blocks as large as those of the format keep the ranges of different
+// blocks apart. The model computes the same but for float rounding. Rotations stand in the graph as
+// nodes `bitpress.Rotate_<size>`, functions of standard operators.
+//
+// MatMul and Gemm of the main graph are rotated whose first input is computed and whose second one
+// is a constant FLOAT matrix that nothing else reads. The sum has to be over whole blocks. The
+// rotated form of a value is called `<value>_rotated`, and all layers that read the value share it.
+// Older models are brought to opset 21 before, as far as they can be raised.
 #include <bit>
 #include <cmath>
 #include <map>
@@ -9,6 +22,7 @@
 #include "base/check.h"
 #include "base/tensor.h"
 #include "graph/own_domain.h"
+#include "rewrite/passes.h"
 
 namespace bitpress::rewrite {
 namespace {
@@ -126,19 +140,22 @@ class Rotator {
  public:
   Rotator(Model& model, int64_t block_size) : model_(model), block_size_(block_size) {}
 
-  RotateReport Run() {
-    report_.block_size = block_size_;
+  graph::PassResult Run() {
     for (Node node : model_.Nodes()) {
       if (!IsProduct(node)) continue;
       const std::string reason = WhyNot(node);
       if (reason.empty()) {
         RotateLayer(node);
       } else {
-        report_.left_alone.emplace_back(node.Describe(), reason);
+        result_.left_alone.emplace_back(node.Describe(), reason);
       }
     }
-    report_.num_values = rotated_.size();
-    return std::move(report_);
+    result_.is_modified = num_layers_ > 0;
+    result_.label = "rotated";
+    result_.text = fmt::format("{} layers in blocks of {}, which read {} values", num_layers_,
+                               block_size_, rotated_.size());
+    result_.counts = {{"num_layers", num_layers_}, {"block_size", block_size_}};
+    return std::move(result_);
   }
 
  private:
@@ -157,7 +174,7 @@ class Rotator {
     if (num_inputs == 0 || num_inputs % block_size_ != 0) {
       return fmt::format("{} inputs are not whole blocks of {}", num_inputs, block_size_);
     }
-    if (model_.AllUses(node.input(1)).size() != 1 || model_.IsOutput(node.input(1))) {
+    if (!model_.OnlyUse(node.input(1))) {
       return "its weight has other readers";
     }
     return "";
@@ -170,7 +187,7 @@ class Rotator {
     const std::string weight = node.input(1);
     model_.SetInitializer(weight, TurnWeight(model_.Initializer(weight), IsTransposed(node),
                                              static_cast<size_t>(block_size_)));
-    ++report_.num_layers;
+    ++num_layers_;
   }
 
   void AddRotation(const std::string& value, const Node& reader) {
@@ -192,12 +209,12 @@ class Rotator {
   Model& model_;
   int64_t block_size_;
   std::map<std::string, std::string> rotated_;  // values and their turned forms
-  RotateReport report_;
+  int64_t num_layers_ = 0;                      // whose weights were turned
+  graph::PassResult result_ = false;
 };
 
-}  // namespace
-
-RotateReport Rotate(Model& model, int64_t block_size) {
+// REQUIRES: `block_size` is a power of two.
+graph::PassResult Rotate(Model& model, int64_t block_size) {
   BITPRESS_DCHECK(block_size > 0 && std::has_single_bit(static_cast<uint64_t>(block_size)));
   // A model with functions keeps its operator set, so it is raised before they come. Codes of 4
   // bits and of FP8 want this operator set; a model that cannot be raised keeps its own.
@@ -205,5 +222,14 @@ RotateReport Rotate(Model& model, int64_t block_size) {
   if (model.RaiseOpset(kOpsetOfCodes).empty()) model.InferShapes();
   return Rotator(model, block_size).Run();
 }
+
+}  // namespace
+
+const PreparePass kRotate{
+    .name = "rotate",
+    .run = [](Model& model,
+              PrepareState& state) { return Rotate(model, state.options.rewrites.rotation); },
+    .is_wanted = [](const Model&,
+                    const PrepareState& state) { return state.options.rewrites.rotation > 0; }};
 
 }  // namespace bitpress::rewrite

@@ -1,5 +1,7 @@
-#include "rewrite/run_optimizer.h"
-
+// Pass optimize: ONNX Runtime's optimizer as the first step of preparing a model, and what takes
+// back the parts of its work that make a model worse. Constants and BatchNorm are folded, shape
+// arithmetic goes. ONNX Runtime would copy the model's constants, which may be larger than memory,
+// so those that it does not need are inputs while it works.
 #include <algorithm>
 #include <functional>
 #include <optional>
@@ -11,6 +13,8 @@
 #include "base/scratch_folder.h"
 #include "graph/clean_up.h"
 #include "graph/stored_bytes.h"
+#include "ops/quantizer_nodes.h"
+#include "rewrite/passes.h"
 #include "runtime/half_casts.h"
 #include "runtime/optimize.h"
 #include "runtime/session.h"
@@ -189,8 +193,11 @@ class Recipe {
   uint64_t num_bytes_ = 0;
 };
 
-}  // namespace
-
+// Puts nodes of `given` back into `optimized`, the same model after constants were folded, where a
+// constant takes more bytes and has more elements than what it is computed from: Tile, Expand,
+// ConstantOfShape, a sparse table made dense. The largest go back first, until all others together
+// add no more than a twentieth to the constants. Returns the names of these constants, which are
+// computed values then.
 std::vector<std::string> UnfoldGrown(const Model& given, Model& optimized) {
   std::vector<std::pair<uint64_t, std::string>> grown;
   uint64_t total = 0;
@@ -221,6 +228,7 @@ std::vector<std::string> UnfoldGrown(const Model& given, Model& optimized) {
   return unfolded;
 }
 
+// Returns the cleaned-up model. Throws Error if ONNX Runtime does not load the given one.
 Model RunOptimizer(const fs::path& path, Model model, OptimizerReport& report) {
   std::optional<Model> optimized;
   try {
@@ -245,5 +253,20 @@ Model RunOptimizer(const fs::path& path, Model model, OptimizerReport& report) {
   report.kept_computed = UnfoldGrown(model, *optimized);
   return std::move(*optimized);
 }
+
+}  // namespace
+
+const PreparePass kOptimize{
+    .name = "optimize",
+    .run = [](Model& model, PrepareState& state) -> graph::PassResult {
+      model = RunOptimizer(state.path, std::move(model), state.report.optimizer);
+      return true;
+    },
+    // Weights stored as codes mean that we wrote the model, from one that was cleaned up. ONNX
+    // Runtime would decode them and store floats.
+    .is_wanted =
+        [](const Model& model, const PrepareState& state) {
+          return Optimizes(model, state) && std::ranges::none_of(model.AllNodes(), ops::ReadsCodes);
+        }};
 
 }  // namespace bitpress::rewrite

@@ -17,7 +17,7 @@ using graph::Node;
 // Writes new values of a constant that `node` reads: in place where nobody else reads it.
 void Replace(Model& model, Node node, size_t input, Tensor tensor) {
   const std::string name = node.input(input);
-  if (model.Uses(name).size() == 1 && !model.IsUsedInSubgraph(name) && !model.IsOutput(name)) {
+  if (model.OnlyUse(name)) {
     model.SetInitializer(name, std::move(tensor));
     return;
   }

@@ -145,8 +145,7 @@ class FoldingSearch {
 
   // Divides a value that only the node behind it may read.
   bool Pass(const std::string& value) {
-    if (model_.IsOutput(value) || model_.IsUsedInSubgraph(value)) return false;
-    if (model_.Uses(value).size() != 1) return false;
+    if (!model_.OnlyUse(value)) return false;
     folding_.passed.push_back(value);
     return Divide(value);
   }

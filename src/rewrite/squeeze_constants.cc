@@ -1,10 +1,15 @@
-#include "rewrite/squeeze_constants.h"
-
+// Pass squeeze-constants: drops leading dimensions of 1 from the constants of matrix products,
+// weights of [1, K, N] and biases of [1, N], so that every later step sees the matrix and the
+// vector that integer kernels, MatMulNBits and our own products take. A constant keeps its name. It
+// stays as it is if one of its readers needs the dimensions, or may need them because a rank is
+// unknown.
 #include <algorithm>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include "rewrite/passes.h"
 
 namespace bitpress::rewrite {
 namespace {
@@ -37,8 +42,7 @@ size_t LeastRank(const Model& model, const graph::Use& use, size_t rank) {
   return rank;
 }
 
-}  // namespace
-
+// Returns the number of constants that changed.
 size_t SqueezeConstants(Model& model) {
   size_t num_changes = 0;
   for (const std::string& name : model.InitializerNames()) {
@@ -63,5 +67,9 @@ size_t SqueezeConstants(Model& model) {
   }
   return num_changes;
 }
+
+}  // namespace
+
+const PreparePass kSqueezeConstants = CleanUp<SqueezeConstants>("squeeze-constants", Optimizes);
 
 }  // namespace bitpress::rewrite

@@ -136,36 +136,15 @@ void HoldOutput(graph::Model& model, graph::Node node, const graph::ValueInfo& i
   Describe(model, node, value, info);
 }
 
-// Makes all readers of a value read another one.
-void Redirect(graph::Model& model, const std::string& from, const std::string& to) {
-  const std::string now = to;
-  for (graph::Use use : model.AllUses(from)) use.node.set_input(use.input_index, now);
-}
-
-// Renames the output of a node, and its uses.
-void RenameOutput(graph::Model& model, graph::Node node, size_t i, const std::string& to) {
-  const std::string from = node.output(i);
-  const std::vector<graph::Use> uses = model.AllUses(from);
-  node.set_output(i, to);
-  for (graph::Use use : uses) use.node.set_input(use.input_index, to);
-}
-
 // Gives a node that names the type of its output (RandomNormalLike, EyeLike) FLOAT16 back, which
 // ONNX Runtime changed to FLOAT.
-void RestoreType(graph::Model& model, graph::Node node) {
+void RestoreType(graph::Model& model, const graph::Node& node) {
   graph::NodeSpec spec{node.name(), node.op_type(), node.domain(), {}, {}, {}};
   spec.attributes = {{"dtype", static_cast<int64_t>(DataType::kFloat16)}};
   spec.attributes_of = node;
   spec.dropped_attributes = {"dtype"};
   for (size_t i = 0; i < node.num_inputs(); ++i) spec.inputs.push_back(node.input(i));
-  std::vector<std::string> outputs;
-  for (size_t i = 0; i < node.num_outputs(); ++i) {
-    outputs.push_back(node.output(i));
-    if (!outputs[i].empty()) node.set_output(i, model.FreshName(outputs[i] + "_float"));
-  }
-  spec.outputs = std::move(outputs);
-  model.InsertNode(spec, node);
-  model.RemoveNode(node);
+  model.Replace(node, std::move(spec));
 }
 
 // Returns the names of values that look like those that ONNX Runtime inserts.
@@ -183,17 +162,9 @@ std::set<std::string> NamesLikeInserted(const graph::Model& model) {
 
 // Removes a node of one input, whose producer gives the node's output then. Returns the producer,
 // or nothing if there is none; the node stays then.
-std::optional<graph::Node> MergeIntoProducer(graph::Model& model, graph::Node node) {
-  const std::string input = node.input(0);
-  const std::string output = node.output(0);
-  std::optional<graph::Node> producer = model.Producer(input);
-  if (!producer) return std::nullopt;
-  node.set_output(0, model.FreshName(output + "_merged"));
-  node.set_input(0, "");
-  size_t i = 0;
-  while (producer->output(i) != input) ++i;
-  RenameOutput(model, *producer, i, output);
-  model.RemoveNode(node);
+std::optional<graph::Node> MergeIntoProducer(graph::Model& model, const graph::Node& node) {
+  const std::optional<graph::Node> producer = model.Producer(node.input(0));
+  if (producer) model.Replace({node}, [&] { model.Rename(node.input(0), node.output(0)); });
   return producer;
 }
 
@@ -201,7 +172,7 @@ void RemoveHolds(graph::Model& model) {
   for (graph::Node node : model.AllNodes()) {
     if (node.domain() != kObserverDomain || node.GetInt("id", kBefore) >= kFunction) continue;
     if (node.GetInt("id", kBefore) == kBehind && MergeIntoProducer(model, node)) continue;
-    Redirect(model, node.output(0), node.input(0));
+    model.ReplaceAllUses(node.output(0), node.input(0));
     model.RemoveNode(node);
   }
 }
@@ -248,12 +219,9 @@ size_t HoldHalfFunctions(graph::Model& model) {
       is_held = is_held && (node.input(i).empty() || model.IsInitializer(node.input(i)));
     }
     if (!is_held) continue;
-    node.set_output(0, model.FreshName(output + "_held"));
     graph::NodeSpec hold = Hold(input, output, kFunction + position);
     hold.name = node.name();
-    model.InsertNode(hold, node);
-    Describe(model, node, output, types.Of(output));
-    model.RemoveNode(node);
+    Describe(model, model.Replace(node, std::move(hold)), output, types.Of(output));
     ++count;
   }
   if (count > 0) model.SetOpsetImport(kObserverDomain, 1);
@@ -268,10 +236,9 @@ void RestoreHalfFunctions(const graph::Model& given, graph::Model& optimized) {
     const graph::Node function = functions[static_cast<size_t>(id - kFunction)];
     // ONNX Runtime may have renamed the value.
     if (!optimized.Producer(function.output(0))) {
-      RenameOutput(optimized, node, 0, function.output(0));
+      optimized.Rename(node.output(0), function.output(0));
     }
-    const std::string output = node.output(0);
-    graph::NodeSpec spec{function.name(), function.op_type(), "", {node.input(0)}, {output}, {}};
+    graph::NodeSpec spec{function.name(), function.op_type(), "", {node.input(0)}, {}, {}};
     for (size_t i = 1; i < function.num_inputs(); ++i) {
       const std::string& input = function.input(i);
       if (!input.empty() && !optimized.IsInitializer(input) && !optimized.IsInput(input)) {
@@ -280,9 +247,7 @@ void RestoreHalfFunctions(const graph::Model& given, graph::Model& optimized) {
       spec.inputs.push_back(input);
     }
     spec.attributes_of = function;
-    node.set_output(0, optimized.FreshName(output + "_held"));
-    optimized.InsertNode(spec, node);
-    optimized.RemoveNode(node);
+    optimized.Replace(node, std::move(spec));
   }
 }
 
@@ -302,7 +267,7 @@ size_t RestoreHalf(const graph::Model& given, graph::Model& optimized) {
     const std::string input = node.input(0);
     const std::string output = node.output(0);
     if (is_inserted(output)) {
-      Redirect(optimized, output, input);
+      optimized.ReplaceAllUses(output, input);
     } else if (!is_inserted(input)) {
       continue;  // it was given
     } else {
@@ -320,8 +285,8 @@ size_t RestoreHalf(const graph::Model& given, graph::Model& optimized) {
   for (const graph::Node& node : optimized.AllNodes()) {
     for (size_t i = 0; i < node.num_outputs(); ++i) {
       if (!is_inserted(node.output(i))) continue;
-      RenameOutput(optimized, node, i,
-                   optimized.FreshName(node.output(i).substr(kInserted.size())));
+      optimized.Rename(node.output(i),
+                       optimized.FreshName(node.output(i).substr(kInserted.size())));
       add(node);
     }
   }

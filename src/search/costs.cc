@@ -12,6 +12,7 @@
 #include "emit/apply_plan.h"
 #include "ops/compute_ops.h"
 #include "ops/layer_roles.h"
+#include "ops/operator_traits.h"
 
 namespace bitpress::search {
 namespace {
@@ -233,7 +234,8 @@ double CostModel::Of(const LayerGroup& group, std::span<const size_t> combinatio
       const auto& [side, candidate] = space_.parts[part];
       if (side != Side::kActivations)
         weight_bits = BitsOf(candidate.config.weights, group.float_bits);
-      const bool has_activations = !ops::IsRecurrent(layer.op_type);  // those stay float
+      const bool has_activations =
+          !ops::TraitsNamed(layer.op_type).is_recurrent();  // those stay float
       if (side != Side::kWeights && has_activations) {
         activation_bits = BitsOf(candidate.config.activations, group.float_bits);
       }

@@ -4,7 +4,8 @@
 #include <utility>
 
 #include "graph/extract.h"
-#include "ops/compute_ops.h"
+#include "ops/multiply_adds.h"
+#include "ops/operator_traits.h"
 #include "runtime/ort_library.h"
 #include "runtime/session.h"
 #include "search/network_probe.h"
@@ -96,26 +97,12 @@ std::vector<int64_t> LayerProbe::DimsOf(const std::string& value,
 
 double LayerProbe::CountMacs(const std::vector<Tensor>& inputs,
                              const std::vector<Tensor>& outputs) const {
-  const std::vector<int64_t> data = DimsOf(node_.input(0), inputs);
-  const std::vector<int64_t> weight = DimsOf(node_.input(1), inputs);
-  const auto rank = static_cast<int64_t>(data.size());
-  if (ops::IsRecurrent(node_)) {  // a step of a sample meets every weight
-    const int64_t num_steps = NumElements(data) / std::max<int64_t>(1, data.back());
-    const int64_t num_weights = NumElements(weight) + NumElements(DimsOf(node_.input(2), inputs));
-    return static_cast<double>(num_steps) * static_cast<double>(num_weights);
-  }
-  const std::optional<ops::Operand> operand = ops::OperandOf(node_, 0, rank);
-  const auto kernel = ops::OperandOf(node_, 1, static_cast<int64_t>(weight.size()));
-  if (!operand || !kernel || weight.empty()) return 0;
-  const auto num_outputs = static_cast<double>(outputs.front().num_elements());
-  if (kernel->slot != ops::Slot::kKernel) {
-    const int64_t axis = operand->axis < 0 ? operand->axis + rank : operand->axis;
-    return num_outputs * static_cast<double>(data.at(static_cast<size_t>(axis)));
-  }
-  // Each element of the output (ConvTranspose: of the input) meets a kernel.
-  const auto taps = static_cast<double>(NumElements(std::span(weight).subspan(1)));
-  const bool is_transposed = node_.op_type() == "ConvTranspose";
-  return taps * (is_transposed ? static_cast<double>(NumElements(data)) : num_outputs);
+  ops::ProductShapes shapes{.data = DimsOf(node_.input(0), inputs),
+                            .weight = DimsOf(node_.input(1), inputs),
+                            .states = {},
+                            .output = outputs.front().dims};
+  if (ops::TraitsOf(node_).is_recurrent()) shapes.states = DimsOf(node_.input(2), inputs);
+  return ops::MultiplyAdds(node_, shapes);
 }
 
 }  // namespace bitpress::search

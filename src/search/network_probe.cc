@@ -54,9 +54,8 @@ std::string FindObstacle(const Model& model, const NetworkProbe::Layer& layer) {
       return fmt::format("its input '{}' is computed and {}", value, TypeText(type_of(value)));
     }
   }
-  const bool is_read = std::ranges::any_of(layer.outputs, [&](const std::string& value) {
-    return model.IsOutput(value) || model.IsUsedInSubgraph(value) || !model.Uses(value).empty();
-  });
+  const bool is_read = std::ranges::any_of(
+      layer.outputs, [&](const std::string& value) { return model.IsRead(value); });
   if (!is_read) return "nothing reads its result";
   for (const std::string& value : layer.outputs) {
     if (IsObservable(type_of(value))) continue;

@@ -7,7 +7,7 @@
 #include <string_view>
 
 #include "base/error.h"
-#include "ops/compute_ops.h"
+#include "ops/operator_traits.h"
 #include "plan/node_rules.h"
 
 namespace bitpress::search {
@@ -46,7 +46,7 @@ SearchLayers FindSearchLayers(const graph::Model& model,
            (selection.names.empty() || named.contains(layer.node)) && !kept.contains(layer.node);
   };
   for (const graph::Node& node : model.AllNodes()) {
-    if (!ops::IsComputeOp(node) && !ops::IsRecurrent(node)) continue;
+    if (!ops::TraitsOf(node).multiplies()) continue;
     if (const auto owner = model.Owner(node)) {
       layers.left_out.emplace_back(index.KeyOf(node), fmt::format("it stands in a body of {} '{}'",
                                                                   owner->op_type(), owner->name()));

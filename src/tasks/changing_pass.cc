@@ -2,10 +2,10 @@
 
 #include <algorithm>
 #include <limits>
-#include <string_view>
 #include <utility>
 
 #include "base/error.h"
+#include "rewrite/passes.h"
 #include "tasks/compared_runs.h"
 #include "tasks/write_model.h"
 
@@ -14,10 +14,6 @@ namespace {
 
 // The rounding of floats in another order leaves more than this, in FLOAT16 too.
 constexpr double kRoundingDb = 40;
-
-// These passes change the precision of all values, as the user or the formats want it.
-constexpr std::string_view kNarrow = "narrow-to-half";
-constexpr std::string_view kWiden = "widen-half";
 
 // Returns the output of the model, prepared without some passes, that is farthest from the given
 // model's; nothing if that cannot be measured.
@@ -46,16 +42,17 @@ std::optional<deploy::OutputCloseness> WorstOutput(const QuantizeOptions& option
 std::optional<ChangingPass> FindChangingPass(const QuantizeOptions& options,
                                              const plan::Rewrites& rewrites) {
   graph::PassNames disabled = options.disabled_passes;
-  disabled.insert(std::string(kNarrow));
+  disabled.insert(std::string(rewrite::kNarrowToHalf.name));
   const std::optional<deploy::OutputCloseness> changed = WorstOutput(options, rewrites, disabled);
   if (!changed || changed->sqnr_db >= kRoundingDb) return std::nullopt;
-  for (const std::string_view pass : rewrite::kPreparePasses) {
-    if (pass == kWiden || disabled.contains(pass)) continue;
+  for (const rewrite::PreparePass* const pass : rewrite::kPrepareSchedule) {
+    // Precision changes as the user or the formats want it.
+    if (!pass->can_be_off || !pass->is_exact || disabled.contains(pass->name)) continue;
     graph::PassNames without = disabled;
-    without.insert(std::string(pass));
+    without.insert(std::string(pass->name));
     const std::optional<deploy::OutputCloseness> output = WorstOutput(options, rewrites, without);
     if (output && output->sqnr_db >= kRoundingDb) {
-      return ChangingPass{std::string(pass), changed->name, changed->sqnr_db};
+      return ChangingPass{std::string(pass->name), changed->name, changed->sqnr_db};
     }
   }
   return std::nullopt;

@@ -6,7 +6,7 @@
 
 #include "deploy/closeness.h"
 #include "formats/format_spec.h"
-#include "ops/compute_ops.h"
+#include "ops/multiply_adds.h"
 
 namespace bitpress::tasks {
 namespace {
@@ -31,23 +31,7 @@ int SignificantBits(const formats::FormatSpec& spec) {
 double CountProducts(const graph::Model& model) {
   double sum = 0;
   for (const graph::Node& node : model.AllNodes()) {
-    if (!ops::IsComputeOp(node) || node.num_inputs() < 2) continue;
-    const graph::ValueInfo weight = model.InfoOf(node.input(1));
-    if (weight.shape.empty()) continue;
-    if (!ops::HasKernel(node)) {
-      // Each row meets each column.
-      const bool is_transposed = node.GetInt("transB", 0) != 0;
-      const size_t columns =
-          weight.shape.size() - (is_transposed && weight.shape.size() > 1 ? 2 : 1);
-      sum += KnownElements(model.InfoOf(node.input(0))) *
-             static_cast<double>(std::max<int64_t>(1, weight.shape[columns].value));
-      continue;
-    }
-    // A filter of each output or, where it spreads an input, of each input.
-    const bool is_spread = node.op_type() == "ConvTranspose";
-    const std::string& places = is_spread ? node.input(0) : node.output(0);
-    sum += KnownElements(model.InfoOf(places)) * KnownElements(weight) /
-           static_cast<double>(std::max<int64_t>(1, weight.shape[0].value));
+    sum += ops::MultiplyAdds(node, ops::KnownShapes(model, node));
   }
   return sum;
 }

@@ -75,7 +75,7 @@ InspectReport Inspect(const std::filesystem::path& path) {
     if (ops::IsQuantizer(node)) ++report.quantizers[name];
   }
   report.places = PlacesOf(model);
-  report.saturating_nodes = evaluate::FindSaturatingNodes(model);
+  report.saturating_nodes = processors::FindSaturatingNodes(model);
   for (const auto& [domain, name] : model.Functions()) {
     report.functions.push_back(domain + "." + name);
   }

@@ -11,9 +11,9 @@
 #include <vector>
 
 #include "base/fields.h"
-#include "evaluate/integer_products.h"
 #include "graph/model.h"
 #include "ops/layer_roles.h"
+#include "processors/integer_products.h"
 #include "weights/stored_constants.h"
 
 namespace bitpress::tasks {
@@ -37,7 +37,7 @@ struct InspectReport {
   std::map<std::string, std::vector<ops::LayerPlace>> places;
   std::vector<std::string> functions;  // "bitpress.Unpack_mx6"
   // The nodes whose sums saturate for some activations on x86 without VNNI.
-  std::vector<evaluate::SaturatingNode> saturating_nodes;
+  std::vector<processors::SaturatingNode> saturating_nodes;
 };
 constexpr auto FieldsOf(const InspectReport*) {
   using Report = InspectReport;

@@ -47,12 +47,13 @@ OptimizeReport OptimizeForMachine(const OptimizeOptions& options) {
         runtime::OptimizeAs(runtime::Optimization::kAll, from, to);
       });
   WithContext(fmt::format("'{}'", options.model.string()), [&] {
-    graph::PassRunner passes(options.disabled_passes);
-    passes.Run(model, {.name = "remove-reorders", .run = [&](graph::Model& changed) {
-                         report.reorders = deploy::RemoveReorders(changed);
-                         deploy::NameReorders(changed);
-                         return graph::RemoveUnused(changed) > 0 || report.reorders.num_removed > 0;
-                       }});
+    if (!options.disabled_passes.contains(kRemoveReordersPass)) {
+      graph::RunPass(model, kRemoveReordersPass, [&](graph::Model& changed) {
+        report.reorders = deploy::RemoveReorders(changed);
+        deploy::NameReorders(changed);
+        return graph::RemoveUnused(changed) > 0 || report.reorders.num_removed > 0;
+      });
+    }
     model.SetMetadata(runtime::kMachineMetadata, report.machine);
     WrittenModel written = WriteModel(
         std::move(model),

@@ -1,18 +1,17 @@
 #include "tasks/passes.h"
 
-#include "deploy/remove_reorders.h"
 #include "emit/apply_plan.h"
-#include "rewrite/prepare.h"
+#include "rewrite/passes.h"
 
 namespace bitpress::tasks {
 
 std::vector<std::string_view> AllPasses() {
-  std::vector<std::string_view> names;
-  for (const std::string_view name : rewrite::kPreparePasses) names.push_back(name);
-  names.push_back("smooth");
-  names.push_back("finetune");
-  for (const std::string_view name : emit::kEmitPasses) names.push_back(name);
-  names.push_back("remove-reorders");
+  std::vector<std::string_view> names =
+      graph::NamesOf<rewrite::PrepareState>(rewrite::kPrepareSchedule);
+  names.insert(names.end(), {kSmoothPass, kFinetunePass});
+  const std::vector<std::string_view> emitting = emit::EmitPasses();
+  names.insert(names.end(), emitting.begin(), emitting.end());
+  names.push_back(kRemoveReordersPass);
   return names;
 }
 

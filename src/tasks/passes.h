@@ -8,6 +8,11 @@
 
 namespace bitpress::tasks {
 
+// The passes that tasks run themselves.
+inline constexpr std::string_view kSmoothPass = "smooth";
+inline constexpr std::string_view kFinetunePass = "finetune";
+inline constexpr std::string_view kRemoveReordersPass = "remove-reorders";
+
 // Returns the names in the order in which `quantize` and then `optimize` run the passes.
 std::vector<std::string_view> AllPasses();
 

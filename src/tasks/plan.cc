@@ -1,4 +1,5 @@
 #include "tasks/plan.h"
+#include "plan/target_profile.h"
 
 #include <string>
 
@@ -24,15 +25,19 @@ plan::QuantConfig ConfigNamed(const std::string& name) {
   return name.ends_with(".json") ? ReadConfig(name) : plan::ConfigByName(name);
 }
 
-plan::QuantPlan MakePlan(const fs::path& model, const plan::QuantConfig& config,
-                         rewrite::Preparation preparation,
-                         const graph::PassNames& disabled_passes) {
+plan::QuantPlan MakePlan(const fs::path& model, plan::QuantConfig config,
+                         rewrite::Preparation preparation, const graph::PassNames& disabled_passes,
+                         Target target) {
   CheckPasses(disabled_passes);
-  return plan::MakePlan(config,
-                        rewrite::Prepare(model, {.preparation = preparation,
-                                                 .rewrites = plan::ResolveRewrites(config),
-                                                 .disabled_passes = disabled_passes}),
-                        model.filename().string());
+  plan::AdaptTo(target, config);
+  plan::QuantPlan plan =
+      plan::MakePlan(config,
+                     rewrite::Prepare(model, {.preparation = preparation,
+                                              .rewrites = plan::ResolveRewrites(config),
+                                              .disabled_passes = disabled_passes}),
+                     model.filename().string());
+  plan::CheckTarget(target, plan);
+  return plan;
 }
 
 plan::QuantPlan ReadPlan(const fs::path& path) {

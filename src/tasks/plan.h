@@ -20,10 +20,12 @@ plan::QuantConfig ReadConfig(const std::filesystem::path& path);
 // Throws Error.
 plan::QuantConfig ConfigNamed(const std::string& name);
 
-// Returns the plan that `bitpress plan` writes. Throws Error.
-plan::QuantPlan MakePlan(const std::filesystem::path& model, const plan::QuantConfig& config,
+// Returns the plan that `bitpress plan` writes: of the configuration as the target wants it. Throws
+// Error.
+plan::QuantPlan MakePlan(const std::filesystem::path& model, plan::QuantConfig config,
                          rewrite::Preparation preparation = rewrite::Preparation::kOptimize,
-                         const graph::PassNames& disabled_passes = {});
+                         const graph::PassNames& disabled_passes = {},
+                         Target target = Target::kAutomatic);
 
 // Reads a plan file. Throws Error naming the file.
 plan::QuantPlan ReadPlan(const std::filesystem::path& path);

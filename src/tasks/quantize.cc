@@ -1,4 +1,5 @@
 #include "tasks/quantize.h"
+#include "plan/target_profile.h"
 
 #include <algorithm>
 #include <optional>
@@ -23,11 +24,11 @@ namespace {
 std::filesystem::path JournalOf(std::filesystem::path output) { return output += ".journal"; }
 
 // Changes the weights of the model and what the plan says of them.
-void Finetune(ResolvedModel& quantized, const QuantizeOptions& options, graph::PassRunner& passes,
-              ThreadPool& pool, QuantizeReport& report) {
+void Finetune(ResolvedModel& quantized, const QuantizeOptions& options, ThreadPool& pool,
+              QuantizeReport& report) {
   plan::ResolvedPlan& resolved = quantized.resolved;
   const plan::QuantConfig& config = resolved.plan.config;
-  if (config.finetune.empty()) return;
+  if (config.finetune.empty() || options.disabled_passes.contains(kFinetunePass)) return;
   const auto finetune = [&](graph::Model& model) {
     finetune::FinetuneOptions settings = FinetuneOptionsFor(config, options);
     settings.journal = JournalOf(options.output);
@@ -42,8 +43,7 @@ void Finetune(ResolvedModel& quantized, const QuantizeOptions& options, graph::P
     plan::CheckFits(resolved.plan, checked);  // or it throws
     return true;
   };
-  passes.Run(quantized.model,
-             {.name = "finetune", .run = finetune, .requires_before = fits, .ensures_after = fits});
+  graph::RunPass(quantized.model, kFinetunePass, finetune, fits, fits);
 }
 
 // Applies the plan to the model and writes it. With a guard, activations become float until the
@@ -59,7 +59,7 @@ void Write(graph::Model& model, plan::ResolvedPlan& resolved, const emit::ApplyO
   const uint64_t decoded = report.prepared_parts.constants -
                            std::min(report.prepared_parts.constants, report.input_parts.constants);
   const uint64_t room = std::max(report.input_bytes + decoded, kLeastBytes);
-  const bool may_shrink = resolved.plan.config.guard_db && !resolved.scales.empty() &&
+  const bool may_shrink = resolved.plan.config.guard && !resolved.scales.empty() &&
                           plan::ResolvePlacement(resolved.plan.config) == plan::Placement::kQdq &&
                           apply.storage == emit::Storage::kPacked &&
                           report.input_bytes <= kMostGrowingBytes;
@@ -75,15 +75,18 @@ void Write(graph::Model& model, plan::ResolvedPlan& resolved, const emit::ApplyO
       return !original || num_bytes <= room ||
              calibrate::ShrinkFile(resolved, *original, num_bytes - room) == 0;
     };
-    WrittenModel written = WriteModel(std::move(model), {.output = options.output,
-                                                         .given = options.model,
-                                                         .external_data = options.external_data,
-                                                         .is_checked = options.is_checked,
-                                                         .samples = options.samples,
-                                                         .num_products = num_products,
-                                                         .wanted_db = WantedDb(resolved.plan),
-                                                         .accepts = accepts,
-                                                         .progress = options.progress});
+    WrittenModel written =
+        WriteModel(std::move(model),
+                   {.output = options.output,
+                    .given = options.model,
+                    .external_data = options.has_external_data ? graph::ExternalData::kAlways
+                                                               : graph::ExternalData::kIfNeeded,
+                    .is_checked = options.is_checked,
+                    .samples = options.samples,
+                    .num_products = num_products,
+                    .wanted_db = WantedDb(resolved.plan),
+                    .accepts = accepts,
+                    .progress = options.progress});
     if (written.is_accepted) {
       report.output_bytes = written.num_bytes;
       report.target = std::move(written.target);
@@ -100,15 +103,12 @@ QuantizeReport QuantizeOnce(const QuantizeOptions& options) {
   CheckPasses(options.disabled_passes);
   { const AtomicFile probe(options.output); }  // before any work
   if (!options.cache_scales_output.empty()) CheckWritable(options.cache_scales_output);
-  graph::PassRunner passes(options.disabled_passes);
   ThreadPool pool(options.num_threads);
-  ResolvedModel quantized = ResolveModel(options, passes, pool, report);
+  ResolvedModel quantized = ResolveModel(options, pool, report);
   WithContext(fmt::format("'{}'", options.model.string()), [&] {
     plan::ResolvedPlan& resolved = quantized.resolved;
-    Finetune(quantized, options, passes, pool, report);
-    emit::ApplyOptions apply = options.apply;
-    apply.disabled_passes = options.disabled_passes;
-    Write(quantized.model, resolved, apply, options, pool, report);
+    Finetune(quantized, options, pool, report);
+    Write(quantized.model, resolved, FormOf(options), options, pool, report);
     if (!options.cache_scales_output.empty()) {
       WriteCacheScales(options.cache_scales_output, resolved.plan);
     }
@@ -127,6 +127,17 @@ QuantizeReport QuantizeOnce(const QuantizeOptions& options) {
 }
 
 }  // namespace
+
+emit::ApplyOptions FormOf(const QuantizeOptions& options) {
+  emit::ApplyOptions form;
+#define BITPRESS_FORM_OPTION(type, field, ...) form.field = options.field;
+#include "bitpress/quantize_options.inc"
+  form.disabled_passes = options.disabled_passes;
+  if (form.storage == emit::ApplyOptions().storage) {
+    form.storage = plan::ProfileOf(options.target).storage.value_or(form.storage);
+  }
+  return form;
+}
 
 QuantizeReport Quantize(const QuantizeOptions& given) {
   QuantizeOptions options = given;

@@ -42,6 +42,12 @@ Json RewritesJson(const QuantizeReport& report) {
   Json json = FieldsToJson(report.rewritten);
   json["changing_pass"] = FieldJson<std::optional<ChangingPass>>::To(report.changing_pass, {});
   json["smoothed"] = FieldJson<std::optional<rewrite::SmoothReport>>::To(report.smoothed, {});
+  for (const graph::PassResult& pass : report.rewritten.passes) {
+    if (pass.label.empty()) continue;
+    Json& entry = json[pass.label];
+    for (const auto& [key, count] : pass.counts) entry[key] = count;
+    entry["left_alone"] = FieldJson<decltype(pass.left_alone)>::To(pass.left_alone, {});
+  }
   return json;
 }
 

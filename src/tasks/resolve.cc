@@ -1,4 +1,5 @@
 #include "tasks/resolve.h"
+#include "plan/target_profile.h"
 
 #include <fmt/format.h>
 
@@ -21,6 +22,7 @@
 #include "runtime/machine.h"
 #include "tasks/cache_scales.h"
 #include "tasks/calibrate.h"
+#include "tasks/passes.h"
 #include "tasks/plan.h"
 #include "tasks/shared_work.h"
 #include "tasks/smooth.h"
@@ -70,7 +72,7 @@ Statistics StatisticsFor(const graph::Model& model, const plan::QuantPlan& plan,
   };
   // Smoothing with other settings gives the values other numbers.
   SharedWork own;
-  const bool is_shared = options.shared && !plan.config.smooth;
+  const bool is_shared = options.shared && !plan.config.smooth_quant;
   return (is_shared ? *options.shared : own).statistics.Get(key, gather);
 }
 
@@ -107,22 +109,21 @@ PreparedModel Prepare(const QuantizeOptions& options, const plan::Rewrites& rewr
 }
 
 Prepared PrepareModel(const QuantizeOptions& options, const plan::QuantConfig& config,
-                      const plan::Rewrites& rewrites, graph::PassRunner& passes,
-                      QuantizeReport& report) {
+                      const plan::Rewrites& rewrites, QuantizeReport& report) {
   PreparedModel made = Prepare(options, rewrites);
   report.already_quantized = std::move(made.already_quantized);
   report.input_parts = made.input_parts;
   report.input_bytes = made.input_bytes;
   report.rewritten = std::move(made.rewritten);
   Prepared prepared{std::move(made.model), std::nullopt};
-  if (!config.smooth) return prepared;
+  if (!config.smooth_quant || options.disabled_passes.contains(kSmoothPass)) return prepared;
   const auto smooth = [&](graph::Model& model) {
     if (!options.calibration.empty()) {
       prepared.table = LoadTable(model, rewrites, options.calibration);
     }
     SmoothTaskOptions settings;
     static_cast<RunOptions&>(settings) = options;
-    settings.alpha = config.smooth->alpha;
+    settings.alpha = config.smooth_quant->alpha;
     settings.model_name = options.model.filename().string();
     settings.calibration = options.calibration;
     // A plan names the values of the model as it is.
@@ -131,7 +132,7 @@ Prepared PrepareModel(const QuantizeOptions& options, const plan::QuantConfig& c
     return !report.smoothed->smoothed.empty();
   };
   WithContext(fmt::format("'{}'", options.model.string()),
-              [&] { passes.Run(prepared.model, {.name = "smooth", .run = smooth}); });
+              [&] { graph::RunPass(prepared.model, kSmoothPass, smooth); });
   return prepared;
 }
 
@@ -144,7 +145,7 @@ plan::ResolvedPlan Resolve(plan::QuantPlan plan, Prepared& prepared, const Quant
     report.held_back = calibrate::CompareHeldBack(plan, statistics->table, *statistics->parts);
   }
   // The guard has nothing to do where no scale is chosen from statistics.
-  const bool is_guarded = plan.config.guard_db && !calibrate::ValuesToCalibrate(plan).empty();
+  const bool is_guarded = plan.config.guard && !calibrate::ValuesToCalibrate(plan).empty();
   std::unique_ptr<data::Source> samples;
   if (is_guarded && options.samples.is_given()) {
     samples = OpenSamples(prepared.model, options.First(calibrate::kMostGuardCandidates));
@@ -161,18 +162,17 @@ plan::ResolvedPlan Resolve(plan::QuantPlan plan, Prepared& prepared, const Quant
 
 }  // namespace
 
-ResolvedModel ResolveModel(const QuantizeOptions& given, graph::PassRunner& passes,
-                           ThreadPool& pool, QuantizeReport& report) {
+ResolvedModel ResolveModel(const QuantizeOptions& given, ThreadPool& pool, QuantizeReport& report) {
   QuantizeOptions options = given;
   options.samples.shard = {};
+  report.target_settings = plan::AdaptTo(options.target, options.config);
   const bool has_plan = options.has_plan();
   if (has_plan) report.plan = options.plan ? *options.plan : ReadPlan(options.plan_file);
   if (has_plan && options.change_plan) options.change_plan(report.plan.config);
   const plan::QuantConfig& config = has_plan ? report.plan.config : options.config;
   static_cast<RunOptions&>(options) = options.ForCalibration(config.calibration_samples);
-  Prepared prepared =
-      PrepareModel(options, config, has_plan ? report.plan.rewrites : plan::ResolveRewrites(config),
-                   passes, report);
+  Prepared prepared = PrepareModel(
+      options, config, has_plan ? report.plan.rewrites : plan::ResolveRewrites(config), report);
   report.prepared_parts = graph::MeasureParts(prepared.model);
   if (has_plan) {
     WithContext(fmt::format("plan '{}'", options.plan_file.string()),
@@ -181,6 +181,7 @@ ResolvedModel ResolveModel(const QuantizeOptions& given, graph::PassRunner& pass
     report.plan = plan::MakePlan(options.config, prepared.model, options.model.filename().string(),
                                  &report.unmatched_words);
   }
+  plan::CheckTarget(options.target, report.plan);
   if (!options.cache_scales_output.empty()) CheckHasCacheScales(report.plan);
   if (!options.cache_scales.empty()) {
     ReadCacheScales(options.cache_scales, report.plan);

@@ -19,8 +19,8 @@ struct ResolvedModel {
 
 // Prepares the model, plans it (or reads the plan) and resolves the plan. Scales follow from
 // `options.calibration` or from all samples, those of other shards too. Throws Error.
-ResolvedModel ResolveModel(const QuantizeOptions& options, graph::PassRunner& passes,
-                           ThreadPool& pool, QuantizeReport& report);
+ResolvedModel ResolveModel(const QuantizeOptions& options, ThreadPool& pool,
+                           QuantizeReport& report);
 
 // Returns the options of a configuration's fine-tuning, without a journal.
 finetune::FinetuneOptions FinetuneOptionsFor(const plan::QuantConfig& config,

@@ -128,6 +128,49 @@ FormatSpec InputOf(const Node& node) {
   return input;
 }
 
+// Inserts the quantizer of its input, the Conv, and what follows in the place of a node that does
+// all of it. `value`: the decoded weight. `bias_input`: the first input behind the parts of the
+// weight.
+void InsertExpanded(Model& model, const Node& node, const Kind& kind, const std::string& value,
+                    size_t bias_input) {
+  const std::string &input = node.input(0), &bias = node.input(bias_input);
+  const std::string other = kind.has_other ? node.input(bias_input + 1) : "";
+  const std::string& output = node.output(0);
+  const plan::QuantizerSpelling quantizer = QuantizerOf(kind.input);
+  const float least = node.GetFloat("least", 0), largest = node.GetFloat("largest", 0);
+  const bool is_limited = !kind.has_slope && (std::isfinite(least) || std::isfinite(largest));
+  const bool has_end = is_limited || kind.has_slope;
+  const std::string quantized = model.FreshName(output + "_input_quantized");
+  Attributes lists{{"group", node.GetInt("group", 1)}};
+  for (const char* const list : kLists) lists.emplace_back(list, node.GetInts(list));
+  model.InsertNode({model.FreshNodeName(quantized),
+                    quantizer.op_type,
+                    graph::kOwnDomain,
+                    {input},
+                    {quantized},
+                    quantizer.attributes},
+                   node);
+  const std::string sums = kind.has_other || has_end ? model.FreshName(output + "_sums") : output;
+  model.InsertNode({node.name(), "Conv", "", {quantized, value, bias}, {sums}, lists}, node);
+  std::string last = sums;
+  if (kind.has_other) {
+    last = has_end ? model.FreshName(output + "_added") : output;
+    model.InsertNode({model.FreshNodeName(output + "_add"), "Add", "", {sums, other}, {last}, {}},
+                     node);
+  }
+  if (is_limited) InsertLimits(model, last, output, least, largest, node);
+  if (kind.has_slope) {
+    const float slope = node.GetFloat(kSlopeAttribute, 1);
+    model.InsertNode({model.FreshNodeName(output + "_leaky_relu"),
+                      "LeakyRelu",
+                      "",
+                      {last},
+                      {output},
+                      {{"alpha", slope}}},
+                     node);
+  }
+}
+
 }  // namespace
 
 std::string WhyNoConvolutionName(const Model& model, const PackedWeight& weight,
@@ -182,7 +225,7 @@ void InsertConvolution(Model& model, const PackedConvolution& convolution, const
   model.InsertNode(spec, before);
 }
 
-void ExpandConvolution(Model& model, Node node, WeightValues& weights) {
+void ExpandConvolution(Model& model, const Node& node, WeightValues& weights) {
   const PackedReader reader = *PackedReaderOf(node);
   const PackedWeight weight = *PackedWeightOf(model, node);
   const PackedStorage storage = StorageOf(model, weight);
@@ -194,45 +237,8 @@ void ExpandConvolution(Model& model, Node node, WeightValues& weights) {
     Fail(ErrorCode::kInvalidModel, "{}: it is no convolution as bitpress writes them",
          node.Describe());
   }
-  const plan::QuantizerSpelling quantizer = QuantizerOf(kind.input);
   const std::string value = weights.ValueOf(node, storage);
-  const std::string input = node.input(0), bias = node.input(reader.parts_end);
-  const std::string other = kind.has_other ? node.input(reader.parts_end + 1) : "";
-  const std::string output = node.output(0);
-  const float least = node.GetFloat("least", 0), largest = node.GetFloat("largest", 0);
-  const bool is_limited = !kind.has_slope && (std::isfinite(least) || std::isfinite(largest));
-  const bool has_end = is_limited || kind.has_slope;
-  node.set_output(0, model.FreshName(output + "_replaced"));
-  const std::string quantized = model.FreshName(output + "_input_quantized");
-  Attributes lists{{"group", node.GetInt("group", 1)}};
-  for (const char* const list : kLists) lists.emplace_back(list, node.GetInts(list));
-  model.InsertNode({model.FreshNodeName(quantized),
-                    quantizer.op_type,
-                    graph::kOwnDomain,
-                    {input},
-                    {quantized},
-                    quantizer.attributes},
-                   node);
-  const std::string sums = kind.has_other || has_end ? model.FreshName(output + "_sums") : output;
-  model.InsertNode({node.name(), "Conv", "", {quantized, value, bias}, {sums}, lists}, node);
-  std::string last = sums;
-  if (kind.has_other) {
-    last = has_end ? model.FreshName(output + "_added") : output;
-    model.InsertNode({model.FreshNodeName(output + "_add"), "Add", "", {sums, other}, {last}, {}},
-                     node);
-  }
-  if (is_limited) InsertLimits(model, last, output, least, largest, node);
-  if (kind.has_slope) {
-    const float slope = node.GetFloat(kSlopeAttribute, 1);
-    model.InsertNode({model.FreshNodeName(output + "_leaky_relu"),
-                      "LeakyRelu",
-                      "",
-                      {last},
-                      {output},
-                      {{"alpha", slope}}},
-                     node);
-  }
-  model.RemoveNode(node);
+  model.Replace({node}, [&] { InsertExpanded(model, node, kind, value, reader.parts_end); });
 }
 
 }  // namespace bitpress::weights

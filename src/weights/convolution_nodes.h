@@ -59,6 +59,6 @@ void InsertConvolution(graph::Model& model, const PackedConvolution& convolution
 // Replaces a node by what its function is made of: one Unpack node for each weight, the quantizer,
 // Conv, Add, Clip or LeakyRelu. Throws Error(kInvalidModel) naming a node that is called like ours,
 // but does something else.
-void ExpandConvolution(graph::Model& model, graph::Node node, WeightValues& weights);
+void ExpandConvolution(graph::Model& model, const graph::Node& node, WeightValues& weights);
 
 }  // namespace bitpress::weights

@@ -139,30 +139,21 @@ void ReplaceByLookup(Model& model, const std::vector<std::string>& parts,
   if (!model.HasFunction(graph::kOwnDomain, op_type)) {
     model.SetFunction(FunctionOf(row, op_type, attributes, model.OpsetImports().at("")));
   }
-  graph::NodeSpec spec{gather.name(),      op_type,   graph::kOwnDomain, parts,
-                       {gather.output(0)}, attributes};
+  graph::NodeSpec spec{gather.name(), op_type, graph::kOwnDomain, parts, {}, attributes};
   spec.inputs.push_back(gather.input(1));
-  const graph::ValueInfo info = model.InfoOf(gather.output(0));
-  const std::string output = gather.output(0);
-  gather.set_output(0, model.FreshName(output + "_replaced"));
   model.SetOpsetImport(graph::kOwnDomain, 1);
-  model.InsertNode(spec, gather);
-  model.RemoveNode(gather);
-  if (!model.IsOutput(output) && info.type != DataType::kUndefined) model.SetInfo(output, info);
+  model.Replace(gather, std::move(spec));
 }
 
-void ExpandLookup(Model& model, Node node, WeightValues& weights) {
+void ExpandLookup(Model& model, const Node& node, WeightValues& weights) {
   const PackedWeight weight = *PackedWeightOf(model, node);
   const PackedStorage storage = StorageOf(model, weight);
   if (kLookupPrefix + DecoderOf(storage) != node.op_type() || !StorageOfRow(model, weight)) {
     Fail(ErrorCode::kInvalidModel, "{}: it is no lookup as bitpress writes them", node.Describe());
   }
   const std::string table = weights.ValueOf(node, storage);
-  const std::string indices = node.input(node.num_inputs() - 1), output = node.output(0);
-  node.set_output(0, model.FreshName(output + "_replaced"));
-  model.InsertNode({node.name(), "Gather", "", {table, indices}, {output}, {{"axis", int64_t{0}}}},
-                   node);
-  model.RemoveNode(node);
+  const std::string& indices = node.input(node.num_inputs() - 1);
+  model.Replace(node, {node.name(), "Gather", "", {table, indices}, {}, {{"axis", int64_t{0}}}});
 }
 
 }  // namespace bitpress::weights

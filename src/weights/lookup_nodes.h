@@ -33,6 +33,6 @@ void ReplaceByLookup(graph::Model& model, const std::vector<std::string>& parts,
 
 // Replaces such a node by a Gather from the decoded table. Throws Error(kInvalidModel) naming a
 // node that is called like ours, but does something else.
-void ExpandLookup(graph::Model& model, graph::Node node, WeightValues& weights);
+void ExpandLookup(graph::Model& model, const graph::Node& node, WeightValues& weights);
 
 }  // namespace bitpress::weights

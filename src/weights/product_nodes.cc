@@ -77,7 +77,7 @@ bool IsNamed(const Node& node, const PackedStorage& storage, const formats::Form
 
 }  // namespace
 
-void ExpandProduct(Model& model, Node node, WeightValues& weights) {
+void ExpandProduct(Model& model, const Node& node, WeightValues& weights) {
   const size_t num_inputs = node.num_inputs();
   const std::vector<int64_t> perm = node.GetInts("perm");
   const PackedWeight weight = *PackedWeightOf(model, node);
@@ -90,25 +90,26 @@ void ExpandProduct(Model& model, Node node, WeightValues& weights) {
     Fail(ErrorCode::kInvalidModel, "{}: it is no product as bitpress writes them", node.Describe());
   }
   const std::string value = weights.ValueOf(node, storage);
-  const std::string input = node.input(0), bias = node.input(num_inputs - 1);
-  const std::string output = node.output(0);
-  node.set_output(0, model.FreshName(output + "_replaced"));
-  std::string columns = value;
-  if (perm == Ints{1, 0}) {
-    columns = model.FreshName(output + "_columns");
-    model.InsertNode(
-        {model.FreshNodeName(columns), "Transpose", "", {value}, {columns}, {{"perm", perm}}},
-        node);
-  }
-  const std::string product = model.FreshName(output + "_product");
-  model.InsertNode({node.name(), "MatMul", "", {input, columns}, {product}, {}}, node);
-  const std::string sum = IsLimited(node) ? model.FreshName(output + "_sum") : output;
-  model.InsertNode({model.FreshNodeName(output + "_add"), "Add", "", {product, bias}, {sum}, {}},
+  model.Replace({node}, [&] {
+    const std::string &input = node.input(0), &bias = node.input(num_inputs - 1);
+    const std::string& output = node.output(0);
+    std::string columns = value;
+    if (perm == Ints{1, 0}) {
+      columns = model.FreshName(output + "_columns");
+      model.InsertNode(
+          {model.FreshNodeName(columns), "Transpose", "", {value}, {columns}, {{"perm", perm}}},
+          node);
+    }
+    const std::string product = model.FreshName(output + "_product");
+    model.InsertNode({node.name(), "MatMul", "", {input, columns}, {product}, {}}, node);
+    const std::string sum = IsLimited(node) ? model.FreshName(output + "_sum") : output;
+    model.InsertNode({model.FreshNodeName(output + "_add"), "Add", "", {product, bias}, {sum}, {}},
+                     node);
+    if (IsLimited(node)) {
+      InsertLimits(model, sum, output, node.GetFloat("least", 0), node.GetFloat("largest", 0),
                    node);
-  if (IsLimited(node)) {
-    InsertLimits(model, sum, output, node.GetFloat("least", 0), node.GetFloat("largest", 0), node);
-  }
-  model.RemoveNode(node);
+    }
+  });
 }
 
 std::string WhyNoPackedProduct(const Model& model, const PackedWeight& weight, bool is_limited) {

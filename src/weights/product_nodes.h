@@ -60,6 +60,6 @@ void InsertProduct(graph::Model& model, const PackedProduct& product, const grap
 // Replaces a node by what its function is made of: one Unpack node for each weight, Transpose,
 // MatMul, Add, Clip. Throws Error(kInvalidModel) naming a node that is called like ours, but does
 // something else.
-void ExpandProduct(graph::Model& model, graph::Node node, WeightValues& weights);
+void ExpandProduct(graph::Model& model, const graph::Node& node, WeightValues& weights);
 
 }  // namespace bitpress::weights

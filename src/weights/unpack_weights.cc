@@ -64,10 +64,10 @@ struct Job {
 };
 
 // Replaces a node with one output by an initializer of the same name that is computed later.
-void ReplaceByConstant(Model& model, Node node, DataType type, const std::vector<int64_t>& dims,
-                       std::function<Tensor()> compute) {
+void ReplaceByConstant(Model& model, const Node& node, DataType type,
+                       const std::vector<int64_t>& dims, std::function<Tensor()> compute) {
   const std::string value = node.output(0);
-  node.set_output(0, model.FreshName(value + "_decoded"));
+  model.ReleaseOutputs(node);
   model.RemoveNode(node);
   model.DeferInitializers({{value, type, dims}}, [compute = std::move(compute)] {
     std::vector<Tensor> tensors;
@@ -78,10 +78,9 @@ void ReplaceByConstant(Model& model, Node node, DataType type, const std::vector
 
 // Returns the Cast to FLOAT16 behind a decoded weight, if nothing else reads the floats.
 std::optional<Node> HalfCast(const Model& model, const std::string& value) {
-  const std::vector<graph::Use> uses = model.Uses(value);
-  if (uses.size() != 1 || model.IsOutput(value) || model.IsUsedInSubgraph(value))
-    return std::nullopt;
-  const Node& reader = uses.front().node;
+  const std::optional<graph::Use> use = model.OnlyUse(value);
+  if (!use || !model.AreInOneGraph(use->node, *model.Producer(value))) return std::nullopt;
+  const Node& reader = use->node;
   const bool is_cast = reader.op_type() == "Cast" && reader.domain().empty() &&
                        reader.GetInt("to", 0) == static_cast<int64_t>(DataType::kFloat16);
   return is_cast ? std::optional(reader) : std::nullopt;
@@ -89,9 +88,7 @@ std::optional<Node> HalfCast(const Model& model, const std::string& value) {
 
 void RemoveIfUnused(Model& model, const std::vector<std::string>& constants) {
   for (const std::string& name : constants) {
-    const bool is_unused =
-        model.Uses(name).empty() && !model.IsOutput(name) && !model.IsUsedInSubgraph(name);
-    if (is_unused && model.IsInitializer(name)) model.RemoveInitializer(name);
+    if (!model.IsRead(name) && model.IsInitializer(name)) model.RemoveInitializer(name);
   }
 }
 
@@ -128,7 +125,7 @@ void Unpack(Model& model, Node node, PackedWeight weight, ThreadPool& pool,
 
 // Replaces a MatMulNBits or GatherBlockQuantized by the MatMul or Gather of floats that it stands
 // for. Several such nodes may read one weight: `weights` has its name by the names of its parts.
-void UnpackNative(Model& model, Node node, const NativeForm& form,
+void UnpackNative(Model& model, const Node& node, const NativeForm& form,
                   std::map<std::string, std::string>& weights, ThreadPool& pool,
                   const std::function<void()>& step) {
   constexpr size_t kScales = 2;
@@ -164,19 +161,18 @@ void UnpackNative(Model& model, Node node, const NativeForm& form,
   }
   const std::string bias =
       form.is_matmul && node.num_inputs() > kBias ? node.input(kBias) : std::string();
-  const std::string output = node.output(0);
-  node.set_output(0, model.FreshName(output + "_replaced"));
-  if (form.is_matmul) {
-    const std::string product = bias.empty() ? output : model.FreshName(output + "_product");
-    model.InsertNode({node.name(), "MatMul", "", {data, known->second}, {product}, {}}, node);
-    if (!bias.empty()) {
-      model.InsertNode(
-          {model.FreshNodeName(output + "_add"), "Add", "", {product, bias}, {output}, {}}, node);
+  const std::string& output = node.output(0);
+  model.Replace({node}, [&, &weight = known->second] {
+    if (!form.is_matmul) {
+      model.InsertNode({node.name(), "Gather", "", {weight, data}, {output}, {}}, node);
+      return;
     }
-  } else {
-    model.InsertNode({node.name(), "Gather", "", {known->second, data}, {output}, {}}, node);
-  }
-  model.RemoveNode(node);
+    const std::string product = bias.empty() ? output : model.FreshName(output + "_product");
+    model.InsertNode({node.name(), "MatMul", "", {data, weight}, {product}, {}}, node);
+    if (bias.empty()) return;
+    model.InsertNode(
+        {model.FreshNodeName(output + "_add"), "Add", "", {product, bias}, {output}, {}}, node);
+  });
   RemoveIfUnused(model, parts);
 }
 
@@ -217,18 +213,18 @@ size_t UnpackWeights(Model& model, ThreadPool& pool, const ProgressSink& progres
 
 size_t DropQuantizers(Model& model) {
   size_t num_dropped = 0;
-  for (Node node : model.AllNodes()) {
+  for (const Node& node : model.AllNodes()) {
     if (node.domain() != "bitpress" || !ops::IsQuantizer(node)) continue;
     ++num_dropped;
     const std::string source = node.input(0);
     const std::string value = node.output(0);
-    for (graph::Use use : model.AllUses(value)) use.node.set_input(use.input_index, source);
+    model.ReplaceAllUses(value, source);
     if (model.IsOutput(value)) {
-      node.set_output(0, model.FreshName(value + "_dropped"));
-      model.InsertNode(
-          {model.FreshNodeName(value + "_identity"), "Identity", "", {source}, {value}, {}}, node);
+      model.Replace(node,
+                    {model.FreshNodeName(value + "_identity"), "Identity", "", {source}, {}, {}});
+    } else {
+      model.RemoveNode(node);
     }
-    model.RemoveNode(node);
   }
   for (const auto& [domain, name] : model.Functions()) {
     if (domain == "bitpress" && name.starts_with("QuantizeDequantize_")) {

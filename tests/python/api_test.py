@@ -13,6 +13,7 @@ from locations import built
 from package_helpers import Reader, Rewinding, outputs, random_images, sqnr_db
 
 import bitpress
+import bitpress.distributed
 
 
 def quantized(tmp_path, model, *arguments, **keywords):
@@ -335,6 +336,9 @@ def test_operators_of_another_library(tmp_path):
     bitpress.use_operator_library(built("libbitpress_test_operators.so"))
     assert bitpress.quantize(model, tmp_path / "out.onnx", "INT8", data, check=True).target is not None
     assert bitpress.evaluate(tmp_path / "out.onnx", data, reference=model).sqnr_db > 30
+    # Workers know it, too.
+    found = bitpress.distributed.calibrate(model, data, tmp_path / "all.bpc", where=bitpress.distributed.Processes(2))
+    assert found.num_samples == 8
 
 
 def test_what_quantizing_in_place_removes_is_said(tmp_path):

@@ -8,6 +8,7 @@ import sys
 import threading
 from typing import Any, Callable, Iterable, Iterator, List, Optional, Tuple
 
+from bitpress import _native
 from bitpress._errors import InvalidArgumentError
 from bitpress.distributed._jobs import MOST_DEATHS, Job, death_of, error_of, search_path
 
@@ -115,7 +116,8 @@ class _Team:
         with self._lock:
             if self._is_stopped:
                 return None
-            process = subprocess.Popen([sys.executable, "-m", "bitpress.distributed._worker"], stdin=subprocess.PIPE,
+            process = subprocess.Popen([sys.executable, "-m", "bitpress.distributed._worker", *map(str, _native.used_operator_libraries())],
+                                       stdin=subprocess.PIPE,
                                        stdout=subprocess.PIPE, env={**os.environ, "PYTHONPATH": search_path()})
             self._processes.append(process)
             return process

@@ -2,7 +2,9 @@
 
 from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Tuple
 
+from bitpress import _native
 from bitpress._errors import ExecutionError, InvalidArgumentError, UnsupportedError
+from bitpress._runtime import use_operator_library
 from bitpress.distributed._jobs import MOST_DEATHS, REPORT_INTERVAL_S, Job, death_of, error_of, search_path
 
 
@@ -13,8 +15,10 @@ def _num_cpus(ray: Any) -> int:
 class _Worker:
     """An actor. A job's error is an answer, so that Ray's own errors are those of workers."""
 
-    def __init__(self) -> None:
+    def __init__(self, operator_libraries: List[str]) -> None:
         self._done = 0
+        for library in operator_libraries:
+            use_operator_library(library)
 
     def done(self) -> int:
         """How many samples of its job are done. It is asked for while `run` runs, on another thread."""
@@ -123,7 +127,7 @@ class _Crew:
             self._ray.kill(actor)
 
     def _start(self) -> None:
-        actor = self._start_actor()
+        actor = self._start_actor([str(path) for path in _native.used_operator_libraries()])
         self._actors.append(actor)
         self._starting[actor.done.remote()] = actor
 

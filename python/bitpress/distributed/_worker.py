@@ -1,6 +1,6 @@
 """A worker process: reads jobs from standard input, and writes how far it is and what became of each (_processes.py).
 
-It ends with the input.
+It ends with the input. The arguments are operator libraries.
 """
 
 import os
@@ -8,11 +8,15 @@ import pickle
 import sys
 from typing import Any
 
+from bitpress._runtime import use_operator_library
+
 
 def main() -> None:
     # A job may print something, and that must not come between the answers.
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
+    for library in sys.argv[1:]:
+        use_operator_library(library)
 
     def tell(kind: str, content: Any) -> None:
         try:

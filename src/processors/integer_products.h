@@ -14,7 +14,7 @@
 #include "kernels/pair_saturation.h"
 #include "ops/integer_kernels.h"
 
-namespace bitpress::evaluate {
+namespace bitpress::processors {
 
 // An operator that multiplies uint8 activations by a constant int8 weight. It is an operator on
 // codes, such as QLinearConv, or a Conv, Gemm or MatMul between DequantizeLinear and
@@ -54,4 +54,4 @@ constexpr auto FieldsOf(const SaturatingNode*) {
 // Returns the nodes of a model with pairs that can saturate, in graph order.
 std::vector<SaturatingNode> FindSaturatingNodes(const graph::Model& model);
 
-}  // namespace bitpress::evaluate
+}  // namespace bitpress::processors

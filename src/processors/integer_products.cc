@@ -1,12 +1,12 @@
-#include "evaluate/integer_products.h"
+#include "processors/integer_products.h"
 
 #include <span>
 #include <string_view>
 
 #include "formats/pair_sums.h"
-#include "ops/integer_operators.h"
+#include "ops/operator_traits.h"
 
-namespace bitpress::evaluate {
+namespace bitpress::processors {
 namespace {
 
 using graph::Model;
@@ -23,12 +23,12 @@ DataType TypeOf(const Model& model, const std::string& value) {
 
 // Returns whether the activations may be uint8. Operators that quantize them inside make them
 // uint8.
-bool AreBytes(const Model& model, const Node& node, const ops::IntegerSignature& signature) {
-  if (signature.activation_zero_point < 0) return true;
-  const DataType of_zero_point = TypeOf(model, InputOf(node, signature.activation_zero_point));
+bool AreBytes(const Model& model, const Node& node, const ops::CodeInputs& codes) {
+  if (codes.activation_zero_point < 0) return true;
+  const DataType of_zero_point = TypeOf(model, InputOf(node, codes.activation_zero_point));
   const DataType type = of_zero_point != DataType::kUndefined
                             ? of_zero_point
-                            : TypeOf(model, InputOf(node, signature.activations));
+                            : TypeOf(model, InputOf(node, codes.activations));
   return type == DataType::kUInt8 || type == DataType::kUndefined;
 }
 
@@ -60,10 +60,10 @@ ops::SumLayout MatrixLayout(std::span<const int64_t> dims, bool is_transposed) {
   return ops::MatrixSums(dims, is_transposed ? ops::SummedDim::kLast : ops::SummedDim::kSecondLast);
 }
 
-std::optional<ops::SumLayout> LayoutOf(const Node& node, const ops::IntegerSignature& signature,
+std::optional<ops::SumLayout> LayoutOf(const Node& node, const ops::CodeInputs& codes,
                                        bool is_swapped, std::span<const int64_t> dims) {
   if (NumElements(dims) == 0) return std::nullopt;
-  if (signature.is_image) {
+  if (codes.product == ops::Product::kConv) {
     if (is_swapped) return std::nullopt;
     const int64_t group = node.GetInt("group", 1);
     if (dims.size() < 3 || group < 1 || dims[0] % group != 0) return std::nullopt;
@@ -98,7 +98,7 @@ std::optional<IntegerProduct> BetweenPairs(const Model& model, const Node& node)
   if (of_zero_point != DataType::kUInt8 && of_zero_point != DataType::kUndefined) {
     return std::nullopt;
   }
-  const bool is_image = node.op_type() == "Conv";
+  const bool is_image = ops::TraitsOf(node).is_convolution();
   const bool is_swapped = floats.is_swapped != codes.is_swapped;
   const auto dims = model.Initializer(codes.name).dims;
   std::optional<ops::SumLayout> sums = ops::PairSums(node, 1, dims, /*is_dynamic=*/false);
@@ -139,17 +139,18 @@ std::vector<IntegerProduct> SaturatingKernels(const Model& model) {
       products.push_back(*std::move(product));
       continue;
     }
-    const ops::IntegerSignature* const signature = ops::IntegerSignatureOf(node);
-    if (signature == nullptr || !AreBytes(model, node, *signature)) continue;
-    for (const int input : {signature->weight, signature->also_weight}) {
+    const ops::CodeInputs& codes = ops::TraitsNamed(node.op_type()).codes;
+    if (codes.product == ops::Product::kNone || !codes.adds_pairs || !AreBytes(model, node, codes))
+      continue;
+    const bool is_image = codes.product == ops::Product::kConv;
+    for (const int input : {codes.weight, codes.also_weight}) {
       const auto [weight, is_swapped] = BehindTranspose(model, InputOf(node, input));
       if (!IsInt8Constant(model, weight)) continue;
       const std::optional<ops::SumLayout> sums =
-          LayoutOf(node, *signature, is_swapped, model.Initializer(weight).dims);
+          LayoutOf(node, codes, is_swapped, model.Initializer(weight).dims);
       if (!sums) continue;
-      products.push_back({node, weight, InputOf(node, signature->weight_zero_point),
-                          signature->is_image,
-                          !signature->is_image && IsTransposed(node, is_swapped), *sums});
+      products.push_back({node, weight, InputOf(node, codes.weight_zero_point), is_image,
+                          !is_image && IsTransposed(node, is_swapped), *sums});
     }
   }
   return products;
@@ -173,4 +174,4 @@ std::vector<SaturatingNode> FindSaturatingNodes(const Model& model) {
   return nodes;
 }
 
-}  // namespace bitpress::evaluate
+}  // namespace bitpress::processors

@@ -13,7 +13,7 @@
 
 #include "base/words.h"
 
-namespace bitpress::evaluate {
+namespace bitpress::processors {
 
 // The way in which a processor adds the products of uint8 activations and int8 weights.
 enum class ProcessorKind {
@@ -57,4 +57,4 @@ struct SimulatedModel {
 SimulatedModel SimulateProducts(const std::filesystem::path& model, ProcessorKind kind,
                                 const std::filesystem::path& out);
 
-}  // namespace bitpress::evaluate
+}  // namespace bitpress::processors

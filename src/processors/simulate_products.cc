@@ -1,4 +1,4 @@
-#include "evaluate/simulate_products.h"
+#include "processors/simulate_products.h"
 
 #include <algorithm>
 #include <initializer_list>
@@ -8,12 +8,12 @@
 
 #include "base/error.h"
 #include "base/words.h"
-#include "evaluate/integer_products.h"
 #include "graph/model.h"
+#include "processors/integer_products.h"
 #include "runtime/optimize.h"
 #include "runtime/pair_sums.h"
 
-namespace bitpress::evaluate {
+namespace bitpress::processors {
 namespace {
 
 using graph::Model;
@@ -46,7 +46,11 @@ class TakenApart {
   }
 
   void Run() {
-    node_.set_output(0, model_.FreshName(output_ + "_replaced"));
+    model_.Replace({node_}, [&] { Compute(); });
+  }
+
+ private:
+  void Compute() {
     const std::string& op = node_.op_type();
     if (op == "QLinearConv" || op == "QLinearMatMul") {
       const std::string sums = Sums(Input(0), Input(2));
@@ -67,10 +71,8 @@ class TakenApart {
     } else {  // MatMulInteger
       Rename(Sums(Input(0), Input(2)));
     }
-    model_.RemoveNode(node_);
   }
 
- private:
   std::string Input(size_t i) const { return InputOf(node_, i); }
   static std::string InputOf(const Node& node, size_t i) {
     return i < node.num_inputs() ? node.input(i) : std::string();
@@ -320,4 +322,4 @@ SimulatedModel SimulateProducts(const std::filesystem::path& path, ProcessorKind
   return result;
 }
 
-}  // namespace bitpress::evaluate
+}  // namespace bitpress::processors

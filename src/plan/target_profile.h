@@ -1,0 +1,67 @@
+// What models are written for, a row for each target: whose operators read the codes of weights,
+// what a configuration has to be, and which decisions the target does not take. The planner and the
+// writer read the row. A target is a row in target_profile.cc and its word in
+// bitpress/quantize_options.h.
+#pragma once
+
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/words.h"
+#include "bitpress/quantize_options.h"
+#include "plan/quant_config.h"
+#include "plan/quant_plan.h"
+
+namespace bitpress::plan {
+
+// A setting that the target wants, in place of another value.
+struct TargetSetting {
+  std::string_view key;
+  std::string_view from;  // "": any value
+  std::string_view to;
+};
+
+// A rule about the rows of a plan, and who says so.
+struct TargetRule {
+  // Returns what the target does not take, in words that follow "weight 'w' has"; "" if it takes
+  // the row.
+  std::string (*why_not)(const TensorPlan& row);
+  std::string_view source;
+};
+
+// The weights whose codes operators read while the model runs, instead of decoding them at load.
+enum class CodeReaders {
+  kNone,
+  kIntegers,  // integers in blocks
+  kQuick,     // where that is faster, unless the operators are Quark's
+  kAll,
+};
+
+struct TargetProfile {
+  Target target = Target::kAutomatic;
+  std::string_view name;
+  std::string_view meaning;                      // for help
+  CodeReaders products = CodeReaders::kNone;     // of the operators of our library
+  CodeReaders contributed = CodeReaders::kNone;  // of MatMulNBits and GatherBlockQuantized
+  std::optional<Storage> storage = {};           // instead of the default one
+  std::span<const TargetSetting> settings = {};
+  std::span<const TargetRule> rules = {};
+};
+
+const TargetProfile& ProfileOf(Target target);
+
+// Returns the words of all targets, and a text that says what each means.
+Words<Target> TargetWords();
+std::string_view TargetHelp();
+
+// Gives the configuration the settings of the target. Returns those that changed, as "key=value".
+std::vector<std::string> AdaptTo(Target target, QuantConfig& config);
+
+// Throws Error(kUnsupported), naming tensor, node and rule, if the target does not take a row of
+// the plan.
+void CheckTarget(Target target, const QuantPlan& plan);
+
+}  // namespace bitpress::plan
