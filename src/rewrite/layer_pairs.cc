@@ -4,26 +4,15 @@
 #include <cmath>
 #include <limits>
 #include <set>
-#include <string_view>
 
 #include "base/error.h"
+#include "ops/operator_traits.h"
 
 namespace bitpress::rewrite {
 namespace {
 
 using graph::Model;
 using graph::Node;
-
-// The operators with f(s x) = s f(x) for each element. A PRelu's slopes are multiplied with it.
-constexpr std::string_view kElementwise[] = {"Relu", "LeakyRelu", "PRelu", "Identity"};
-// The operators with f(s x) = s f(x) for each channel of an image.
-constexpr std::string_view kPools[] = {"MaxPool", "AveragePool", "GlobalAveragePool",
-                                       "GlobalMaxPool"};
-
-template <size_t N>
-bool Contains(const std::string_view (&names)[N], const std::string& name) {
-  return std::find(std::begin(names), std::end(names), name) != std::end(names);
-}
 
 // The place from which a vector of one element a channel is read.
 enum class VectorPlace {
@@ -122,8 +111,10 @@ class Walk {
     }
     if (op == "Mul") return PassGate(use);
     if (use.input_index != 0) return "not homogeneous";
-    if (Contains(kElementwise, op)) return "";
-    if (Contains(kPools, op) && pair_.first.is_convolution) {
+    const ops::Homogeneous homogeneous = ops::TraitsOf(node).homogeneous;
+    // A PRelu's slopes are multiplied with the elements.
+    if (homogeneous == ops::Homogeneous::kElements) return "";
+    if (homogeneous == ops::Homogeneous::kChannels && pair_.first.is_convolution) {
       return node.num_outputs() == 1 ? "" : "it gives indices too";
     }
     return "not homogeneous";

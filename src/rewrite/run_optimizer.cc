@@ -11,6 +11,7 @@
 #include "base/scratch_folder.h"
 #include "graph/clean_up.h"
 #include "graph/stored_bytes.h"
+#include "ops/operator_traits.h"
 #include "runtime/half_casts.h"
 #include "runtime/optimize.h"
 #include "runtime/session.h"
@@ -33,8 +34,8 @@ bool CanHide(const Model& model, const std::string& name) {
   }
   const std::vector<graph::Use> uses = model.Uses(name);
   return std::ranges::all_of(uses, [&](const graph::Use& use) {
-    const std::string& op = use.node.op_type();
-    if (op != "MatMul" && op != "Gemm" && op != "Gather") return false;
+    const ops::OperatorTraits& traits = ops::TraitsOf(use.node);
+    if (!traits.is_matrix_product() && !traits.Is(ops::kLooksUp)) return false;
     const std::vector<graph::Use> readers = model.Uses(use.node.output(0));
     return std::ranges::none_of(readers, [](const graph::Use& reader) {
       return reader.node.op_type() == "BatchNormalization";
