@@ -6,6 +6,7 @@
 #include <set>
 
 #include "base/error.h"
+#include "ops/following_limits.h"
 #include "ops/operator_traits.h"
 
 namespace bitpress::rewrite {
@@ -38,14 +39,6 @@ bool IsChannelVector(const Model& model, const ops::ChannelLayer& layer, const s
     if (dims[i] != wanted) return false;
   }
   return std::ranges::all_of(vector.values<float>(), [](float x) { return std::isfinite(x); });
-}
-
-// Returns the one number of a constant; nothing if it is another kind of value.
-std::optional<float> ScalarOf(const Model& model, const std::string& name) {
-  if (!model.IsInitializer(name)) return std::nullopt;
-  const graph::InitializerView value = model.Initializer(name);
-  if (value.type != DataType::kFloat || NumElements(value.dims) != 1) return std::nullopt;
-  return value.values<float>()[0];
 }
 
 // The way from one layer to the next.
@@ -137,20 +130,15 @@ class Walk {
     if (node.HasAttribute("min") || node.HasAttribute("max")) {
       return "its limits are attributes, as before operator set 11";
     }
-    const auto limit_of = [&](size_t input, float fallback) {
-      const bool is_there = node.num_inputs() > input && !node.input(input).empty();
-      return is_there ? ScalarOf(model_, node.input(input)) : std::optional(fallback);
-    };
+    const std::optional<ops::Limits> limits = ops::LimitsOf(model_, node);
+    if (!limits) return "its limits are no constants";
     constexpr float kInfinity = std::numeric_limits<float>::infinity();
-    const std::optional<float> least = limit_of(1, -kInfinity);
-    const std::optional<float> most = limit_of(2, kInfinity);
-    if (!least || !most) return "its limits are no constants";
-    if (*least != 0 && *least != -kInfinity) return "its lower limit is not 0";
-    if (*most == kInfinity) return "";
-    if (!(*most > 0)) return "its upper limit is not positive";
+    if (limits->least != 0 && limits->least != -kInfinity) return "its lower limit is not 0";
+    if (limits->largest == kInfinity) return "";
+    if (!(limits->largest > 0)) return "its upper limit is not positive";
     if (pair_.clip) return "it is the second limit";
     pair_.clip = node;
-    pair_.clip_limit = *most;
+    pair_.clip_limit = limits->largest;
     return "";
   }
 
