@@ -38,6 +38,8 @@ g (float[1, 4, 8, 8] x, int64[1, 4, 8, 8] places) => (float[1, 4, 8, 8] y)
 
 TEST(QdqPlacement, OperatorsThatMoveElementsShareAScale) {
   EXPECT_THAT(PairsIn("b = Transpose (a)"), ElementsAre("x", "a", "b = a", "c"));
+  EXPECT_THAT(PairsIn("b = GatherElements <axis = 2> (a, places)"),
+              ElementsAre("x", "a", "b = a", "c"));
   EXPECT_THAT(PairsIn("b = MaxPool <kernel_shape = [1, 1]> (a)"),
               ElementsAre("x", "a", "b = a", "c"));
   EXPECT_THAT(PairsIn(R"(b = Resize <mode = "nearest"> (a, , s))", ", float[4] s"),
