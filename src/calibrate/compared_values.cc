@@ -1,7 +1,6 @@
 #include "calibrate/compared_values.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <map>
 #include <set>
@@ -16,17 +15,10 @@ namespace {
 
 using graph::Node;
 
-// The operators whose results are places of values, which jump where values change a little.
-constexpr std::array<std::string_view, 6> kChoosers{"TopK",   "NonMaxSuppression", "ArgMax",
-                                                    "ArgMin", "NonZero",           "Unique"};
 // More parts than these are no heads of a detector.
 constexpr size_t kMostParts = 64;
 // The least ratio between the typical values of parts that are compared each for itself.
 constexpr double kPartsDiffer = 8;
-
-bool IsChooser(const Node& node) {
-  return node.domain().empty() && std::ranges::count(kChoosers, node.op_type()) > 0;
-}
 
 // The nodes between an output and the operators that multiply in front of it.
 struct Cone {
@@ -60,7 +52,7 @@ std::vector<ComparedValue> InFrontOfChoice(const graph::Model& model, const plan
   std::vector<ComparedValue> compared;
   std::set<std::string> chosen;  // values that depend on a choice
   for (const Node& node : cone.nodes) {
-    bool is_behind = IsChooser(node);
+    bool is_behind = ops::TraitsOf(node).Is(ops::kGivesPlaces);
     for (size_t i = 0; i < node.num_inputs(); ++i) is_behind |= chosen.contains(node.input(i));
     if (!is_behind) continue;
     for (size_t i = 0; i < node.num_outputs(); ++i) chosen.insert(node.output(i));
