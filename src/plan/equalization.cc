@@ -113,7 +113,8 @@ Rewrites ResolveRewrites(const QuantConfig& config) {
   return {.equalization = is_on ? std::optional(config.equalization) : std::nullopt,
           .rotation = config.rotation,
           .widens_half = AsksForIntegers(config),
-          .half = ResolveHalf(config)};
+          .half = ResolveHalf(config),
+          .passes = config.passes};
 }
 
 void AddEqualizationSettings(std::vector<Setting>& settings) {

@@ -124,6 +124,8 @@ struct QuantConfig {
   EqualizeOptions equalization;
   // The inputs of matrix products are rotated in blocks of this size (rewrite/rotate.cc); 0: not.
   int64_t rotation = 0;
+  // Passes of the preparation that run on request (Rewrites::passes).
+  std::vector<std::string> passes;
   // The float model is smoothed with samples before it is planned; nothing: it is not.
   std::optional<SmoothWish> smooth;
   // Values in bf16, fp16 and fp8 are divided by a scale of their tensor before they are rounded.

@@ -371,6 +371,12 @@ std::vector<Setting> MakeSettings() {
        },
        [](const QuantConfig& config) { return Join(config.float_between, ";"); },
        /*is_derived=*/false, /*is_quiet=*/true});
+  settings.push_back(
+      {"passes", "PASS=WORD[;...]",
+       "passes of the preparation that run on request, each with a word of its setting",
+       [](QuantConfig& config, std::string_view value) { config.passes = ParseList(value); },
+       [](const QuantConfig& config) { return Join(config.passes, ";"); },
+       /*is_derived=*/false, /*is_quiet=*/true});
   Setting blocks = BoolSetting("float_between_blocks",
                                "float_between is for formats with blocks, too (default false)",
                                &QuantConfig::float_between_blocks);

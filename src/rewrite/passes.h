@@ -42,6 +42,10 @@ constexpr PreparePass CleanUp(std::string_view name,
               }};
 }
 
+// Returns the word with which the configuration asks for a pass that runs on request; "" if it does
+// not.
+std::string_view SettingOf(const PrepareState& state, const PreparePass& pass);
+
 extern const PreparePass kFixInitializers, kTrimInputs, kRememberNames, kOptimize,
     kConstantsToInitializers, kLiftBodyConstants, kTakeConstantsOutOfLoops, kRemoveUnused,
     kWidenHalf, kNameNodes, kInferShapes, kFlattenSoftmax, kNameAllAxes, kLowerEinsum,
