@@ -9,8 +9,8 @@
 #include "config_options.h"
 #include "json_option.h"
 #include "progress_bar.h"
-#include "rewrite/prepare.h"
 #include "sample_options.h"
+#include "task_option.h"
 #include "tasks/autotune.h"
 
 namespace bitpress::apps {
@@ -21,7 +21,6 @@ struct AutotuneArguments {
   JsonOption json;
   SampleArguments samples = {.limit = 100};
   SampleArguments validation;
-  bool as_is = false;
   tasks::AutotuneOptions request;
 };
 
@@ -62,7 +61,6 @@ void RunAutotune(AutotuneArguments& options) {
   request.samples = options.samples.Spec();
   request.validation = options.validation.Spec();
   request.validation.image = options.samples.image;
-  if (options.as_is) request.preparation = rewrite::Preparation::kAsIs;
   for (const std::string& name : SplitOutsideParentheses(options.configs, ",")) {
     ConfigOptions config;
     config.config = std::string(Trim(name));
@@ -127,11 +125,9 @@ void AddAutotuneCommand(CLI::App& program) {
       ->check(CLI::Range(1, kMost))
       ->type_name("N");
   options->json.Add(*command, "the measurements");
-  command->add_flag("--as-is", options->as_is,
-                    "do not fold constants and BatchNorm first; needed for models with operators "
-                    "that ONNX Runtime on this machine does not have");
-  AddCheckOption(*command, options->request.is_checked);
-  AddThreadsOption(*command, options->request.num_threads);
+  AddTaskOption(*command, "as_is", options->request.preparation);
+  AddTaskOption(*command, "check", options->request.is_checked);
+  AddTaskOption(*command, "threads", options->request.num_threads);
   command->footer(
       "Example:\n"
       "  bitpress autotune model.onnx -o best.onnx --data photos --labels labels.csv \\\n"

@@ -14,6 +14,7 @@
 #include "moments_text.h"
 #include "progress_bar.h"
 #include "sample_options.h"
+#include "task_option.h"
 #include "tasks/calibrate.h"
 #include "tasks/evaluate.h"
 #include "tasks/json_file.h"
@@ -33,7 +34,6 @@ struct CalibrateArguments {
   SampleArguments samples;
   ConfigOptions config;
   JsonOption json;
-  std::vector<std::string> disabled_passes;
   tasks::CalibrateOptions request;
 };
 
@@ -57,8 +57,6 @@ void RunCalibrate(CalibrateArguments& options) {
   request.model = options.model;
   request.output = options.output;
   request.samples = options.samples.Spec();
-  request.preparation = options.config.preparation();
-  request.disabled_passes = ToPassNames(options.disabled_passes);
   if (!options.config.config.empty()) {
     request.config = options.config.Resolve();
   } else if (options.config.HasChanges()) {
@@ -113,9 +111,10 @@ void AddCalibrateCommand(CLI::App& program) {
       ->description(
           "gather only the activations that this preset or format quantizes, which is faster "
           "(default: every float activation, so that the file fits any configuration)");
-  AddPassOption(*command, options->disabled_passes);
+  AddTaskOption(*command, "as_is", options->request.preparation);
+  AddTaskOption(*command, "disable_pass", options->request.disabled_passes);
   options->json.Add(*command, kTable);
-  AddThreadsOption(*command, options->request.num_threads);
+  AddTaskOption(*command, "threads", options->request.num_threads);
   command->footer(ListPresets() +
                   "\nExamples:\n"
                   "  bitpress calibrate model.onnx --data photos --samples 100 -o stats.bpc \\\n"

@@ -5,9 +5,7 @@
 #include "base/error.h"
 #include "base/words.h"
 #include "ops/layer_roles.h"
-#include "tasks/passes.h"
 #include "tasks/plan.h"
-#include "word_option.h"
 
 namespace bitpress::apps {
 
@@ -81,35 +79,7 @@ CLI::Option* AddConfigOptions(CLI::App& command, ConfigOptions& options) {
                   "(`bitpress plan --help` describes rules)")
       ->type_name("RULE")
       ->allow_extra_args(false);
-  command.add_flag("--as-is", options.as_is,
-                   "do not fold constants and BatchNorm first; needed for models with operators "
-                   "that ONNX Runtime on this machine does not have");
   return config;
-}
-
-void AddPassOption(CLI::App& command, std::vector<std::string>& names) {
-  command
-      .add_option("--disable-pass", names,
-                  fmt::format("leave a step out, to find the one that a difference comes from; may "
-                              "be repeated: {}",
-                              fmt::join(tasks::AllPasses(), " ")))
-      ->type_name("NAME")
-      ->allow_extra_args(false);
-}
-
-void AddThreadsOption(CLI::App& command, size_t& num_threads) {
-  // CLI11 would read -2 as a very large number.
-  constexpr int kMost = 1024;
-  command.add_option("--threads", num_threads, "number of threads (default: 0, all cores)")
-      ->check(CLI::Range(0, kMost))
-      ->type_name("N");
-}
-
-void AddCheckOption(CLI::App& command, bool& is_checked) {
-  AddWordOption<bool>(
-      command, "--check", is_checked, kSwitchWords,
-      "check the model as `bitpress check` does before it is put in its place. on (default): a "
-      "model that crashes ONNX Runtime, or does not load or run there, is not written; off: it is");
 }
 
 std::string ListPresets() {

@@ -12,6 +12,7 @@
 #include "json_option.h"
 #include "progress_bar.h"
 #include "sample_options.h"
+#include "task_option.h"
 #include "tasks/evaluate.h"
 #include "tasks/json_file.h"
 #include "word_option.h"
@@ -85,7 +86,7 @@ void AddEvaluateCommand(CLI::App& program) {
       *command, "--processor", options->processor, processors::kProcessorWords,
       "the processor to compute integer products for: here (default), vnni (x86 with VNNI) or "
       "no_vnni (x86 without); simulated if this machine is of the other kind");
-  AddThreadsOption(*command, options->request.num_threads);
+  AddTaskOption(*command, "threads", options->request.num_threads);
   command->footer(
       "Example:\n"
       "  bitpress evaluate model_mx6.onnx --reference model.onnx --data photos --labels labels.csv "

@@ -3,12 +3,11 @@
 
 #include <memory>
 #include <string>
-#include <vector>
 
 #include "base/text.h"
 #include "command.h"
-#include "config_options.h"
 #include "json_option.h"
+#include "task_option.h"
 #include "tasks/json_file.h"
 #include "tasks/optimize.h"
 
@@ -18,7 +17,7 @@ namespace {
 struct OptimizeArguments {
   std::string model;
   std::string output;
-  std::vector<std::string> disabled_passes;
+  PassNames disabled_passes;
   bool is_checked = true;
   JsonOption json;
 };
@@ -44,7 +43,7 @@ void RunOptimize(const OptimizeArguments& options) {
   tasks::OptimizeOptions request;
   request.model = options.model;
   request.output = options.output;
-  request.disabled_passes = ToPassNames(options.disabled_passes);
+  request.disabled_passes = options.disabled_passes;
   request.is_checked = options.is_checked;
   tasks::JsonFile file(options.json.file());
   const tasks::OptimizeReport report = tasks::OptimizeForMachine(request);
@@ -65,8 +64,8 @@ void AddOptimizeCommand(CLI::App& program) {
   command->add_option("-o,--output", options->output, "the file to write; not the model itself")
       ->required()
       ->type_name("FILE");
-  AddPassOption(*command, options->disabled_passes);
-  AddCheckOption(*command, options->is_checked);
+  AddTaskOption(*command, "disable_pass", options->disabled_passes);
+  AddTaskOption(*command, "check", options->is_checked);
   options->json.Add(*command);
   command->footer(
       "This is the last step before a model is deployed. ONNX Runtime writes the graph that it\n"

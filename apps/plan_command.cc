@@ -4,13 +4,13 @@
 #include <cstdio>
 #include <memory>
 #include <string>
-#include <vector>
 
 #include "base/atomic_file.h"
 #include "command.h"
 #include "config_options.h"
 #include "plan/dynamic_rows.h"
 #include "target_text.h"
+#include "task_option.h"
 #include "tasks/plan.h"
 
 namespace bitpress::apps {
@@ -20,7 +20,8 @@ struct PlanArguments {
   std::string model;
   std::string output;
   ConfigOptions config;
-  std::vector<std::string> disabled_passes;
+  Preparation preparation = Preparation::kOptimize;
+  PassNames disabled_passes;
 };
 
 void RunPlan(const PlanArguments& options) {
@@ -28,8 +29,8 @@ void RunPlan(const PlanArguments& options) {
   // The file is opened first, so that an output that cannot be written costs no work.
   std::unique_ptr<AtomicFile> file;
   if (!options.output.empty()) file = std::make_unique<AtomicFile>(options.output);
-  const plan::QuantPlan plan = tasks::MakePlan(options.model, config, options.config.preparation(),
-                                               ToPassNames(options.disabled_passes));
+  const plan::QuantPlan plan =
+      tasks::MakePlan(options.model, config, options.preparation, options.disabled_passes);
   if (const size_t num_slow = plan::NumDynamicConvolutions(plan); num_slow > 0) {
     fmt::print(stderr, "bitpress: {}\n", DescribeDynamicConvolutions(num_slow));
   }
@@ -51,7 +52,8 @@ void AddPlanCommand(CLI::App& program) {
                    "the JSON file to write (default: standard output)")
       ->type_name("FILE");
   AddConfigOptions(*command, options->config)->required();
-  AddPassOption(*command, options->disabled_passes);
+  AddTaskOption(*command, "as_is", options->preparation);
+  AddTaskOption(*command, "disable_pass", options->disabled_passes);
   command->footer(ListPresets() + "\n" + ListSettings() + "\n" + ListRules() +
                   "\nThe file may be edited by hand. `bitpress quantize --plan` carries it out."
                   "\n\nExample:\n"

@@ -1,8 +1,7 @@
 #include "quantization_options.h"
 
-#include <filesystem>
-
 #include "base/error.h"
+#include "task_option.h"
 #include "tasks/plan.h"
 
 namespace bitpress::apps {
@@ -15,25 +14,16 @@ void QuantizationArguments::CheckPlanAgrees() const {
   }
   if (config.config.empty()) return;
   const std::string wanted = config.Resolve().name;
-  const std::string found = tasks::ReadPlan(plan_file).config.name;
+  const std::string found = tasks::ReadPlan(request.plan_file).config.name;
   if (wanted != found) {
-    Fail(ErrorCode::kInvalidArgument, "plan '{}' was made with --config {}, not {}", plan_file,
-         found, wanted);
+    Fail(ErrorCode::kInvalidArgument, "plan '{}' was made with --config {}, not {}",
+         request.plan_file.string(), found, wanted);
   }
 }
 
-void QuantizationArguments::Fill(tasks::QuantizeOptions& request,
-                                 std::vector<std::string>& notices) {
-  request.model = model;
-  request.output = output;
-  request.plan_file = plan_file;
-  request.preparation = config.preparation();
-  request.disabled_passes = ToPassNames(disabled_passes);
-  request.calibration = calibration;
-  request.cache_scales = cache_scales;
+void QuantizationArguments::Complete(std::vector<std::string>& notices) {
   request.samples = samples.Spec();
-  request.num_threads = num_threads;
-  if (plan_file.empty()) {
+  if (request.plan_file.empty()) {
     if (config.config.empty()) throw CLI::RequiredError("--config NAME or --plan FILE");
     request.config = config.Resolve(&notices);
   } else {
@@ -44,26 +34,32 @@ void QuantizationArguments::Fill(tasks::QuantizeOptions& request,
   }
 }
 
+namespace {
+
+// Adds the options that are rows of bitpress/quantize_options.inc: those of the written model, or
+// all others.
+void AddRows(CLI::App& command, tasks::QuantizeOptions& request, bool are_of_writing) {
+  tasks::VisitOptions(request, request, [&](const tasks::OptionRow& row, auto& value) {
+    if (row.is_of_writing() == are_of_writing) AddTaskOption(command, row, value);
+  });
+}
+
+}  // namespace
+
+void AddWritingOptions(CLI::App& command, QuantizationArguments& arguments) {
+  AddRows(command, arguments.request, /*are_of_writing=*/true);
+}
+
 void AddQuantizationOptions(CLI::App& command, QuantizationArguments& options,
                             const std::string& output) {
-  command.add_option("model", options.model, "the float ONNX model")
+  command.add_option("model", options.request.model, "the float ONNX model")
       ->required()
       ->type_name("MODEL");
-  command.add_option("-o,--output", options.output, output)->required()->type_name("FILE");
+  command.add_option("-o,--output", options.request.output, output)->required()->type_name("FILE");
   AddConfigOptions(command, options.config);
   command
-      .add_option("--plan", options.plan_file,
+      .add_option("--plan", options.request.plan_file,
                   "use the decisions in this file of `bitpress plan`, instead of --config")
-      ->type_name("FILE");
-  command
-      .add_option("--calibration", options.calibration,
-                  "the statistics of activations for integer formats: a file of `bitpress "
-                  "calibrate`")
-      ->type_name("FILE");
-  command
-      .add_option("--kv-scales", options.cache_scales,
-                  "the scales of key-value caches of integers (kv_cache=int8): a JSON file as ONNX "
-                  "Runtime GenAI's kv_cache_scale_file, instead of samples")
       ->type_name("FILE");
   AddSampleOptions(command, options.samples)
       ->description(
@@ -72,8 +68,7 @@ void AddQuantizationOptions(CLI::App& command, QuantizationArguments& options,
   command.get_option("--samples")
       ->description(
           "most samples to use (default: 0, all for scales and the first 100 for fine-tuning)");
-  AddPassOption(command, options.disabled_passes);
-  AddThreadsOption(command, options.num_threads);
+  AddRows(command, options.request, /*are_of_writing=*/false);
 }
 
 }  // namespace bitpress::apps

@@ -13,17 +13,13 @@
 namespace bitpress::apps {
 
 struct QuantizationArguments {
-  std::string model, output;
-  std::string plan_file;
+  tasks::QuantizeOptions request;
   ConfigOptions config;
-  std::string calibration, cache_scales;
   SampleArguments samples;
-  std::vector<std::string> disabled_passes;
-  size_t num_threads = 0;
 
-  // Fills in the request. Options that change nothing are named in `notices`. Throws Error, and
+  // Completes the request. Options that change nothing are named in `notices`. Throws Error, and
   // CLI::Error if options do not fit together.
-  void Fill(tasks::QuantizeOptions& request, std::vector<std::string>& notices);
+  void Complete(std::vector<std::string>& notices);
 
  private:
   void CheckPlanAgrees() const;
@@ -32,5 +28,7 @@ struct QuantizationArguments {
 // Adds them to a command. `arguments` must outlive it. `output` describes -o.
 void AddQuantizationOptions(CLI::App& command, QuantizationArguments& arguments,
                             const std::string& output);
+// Adds those of the written model.
+void AddWritingOptions(CLI::App& command, QuantizationArguments& arguments);
 
 }  // namespace bitpress::apps

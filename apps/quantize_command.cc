@@ -18,20 +18,15 @@
 #include "tasks/json_file.h"
 #include "tasks/quantize.h"
 #include "tasks/report.h"
-#include "word_option.h"
 
 namespace bitpress::apps {
 namespace {
 
 struct QuantizeArguments {
   QuantizationArguments inputs;
-  emit::ApplyOptions apply;
-  std::string cache_scales_output;
   std::string page;
   JsonOption json;
   std::string command_line;
-  bool is_external = false;
-  bool is_checked = true;
   bool is_verbose = false;
 };
 
@@ -39,8 +34,8 @@ struct QuantizeArguments {
 void WritePage(const QuantizeArguments& options, const tasks::QuantizeOptions& request,
                const tasks::QuantizeReport& quantized) {
   tasks::ReportOptions page;
-  page.model = options.inputs.output;
-  page.reference = options.inputs.model;
+  page.model = request.output;
+  page.reference = request.model;
   page.output = options.page;
   page.samples = request.samples;
   page.preparation = request.preparation;
@@ -55,12 +50,13 @@ void WritePage(const QuantizeArguments& options, const tasks::QuantizeOptions& r
 void CheckPage(const QuantizeArguments& options) {
   namespace fs = std::filesystem;
   std::error_code error;
-  if (fs::equivalent(options.inputs.model, options.inputs.output, error)) {
+  const tasks::QuantizeOptions& request = options.inputs.request;
+  if (fs::equivalent(request.model, request.output, error)) {
     throw CLI::ValidationError(
         "--report compares with the float model, which -o would replace: write to another file");
   }
   const fs::path page = fs::weakly_canonical(options.page, error);
-  for (const std::string& other : {options.inputs.model, options.inputs.output}) {
+  for (const fs::path& other : {request.model, request.output}) {
     if (page == fs::weakly_canonical(other, error)) {
       throw CLI::ValidationError("--report names the file of a model: choose another name");
     }
@@ -71,14 +67,10 @@ void CheckPage(const QuantizeArguments& options) {
 void RunQuantize(QuantizeArguments& options) {
   if (!options.page.empty()) CheckPage(options);
   std::vector<std::string> notices;
-  tasks::QuantizeOptions request;
-  options.inputs.Fill(request, notices);
-  request.cache_scales_output = options.cache_scales_output;
-  request.apply = options.apply;
-  if (options.is_external) request.external_data = graph::ExternalData::kAlways;
-  request.is_checked = options.is_checked;
+  options.inputs.Complete(notices);
+  tasks::QuantizeOptions& request = options.inputs.request;
   if (!request.calibration.empty() && request.samples.is_given() && request.plan_file.empty() &&
-      request.config.finetune.empty() && !request.config.guard_db) {
+      request.config.finetune.empty() && !request.config.guard) {
     throw CLI::ValidationError(
         "--calibration has the statistics already; --data besides it is for fine-tuning and for "
         "the guard only");
@@ -93,6 +85,7 @@ void RunQuantize(QuantizeArguments& options) {
     request.progress = bar.Sink();
     report = tasks::Quantize(request);
     if (!options.page.empty()) WritePage(options, request, report);
+    request.progress = {};
   }
   std::string text = DescribeQuantized(request, report, options.is_verbose);
   if (!options.page.empty()) text += fmt::format("  report: {}\n", options.page);
@@ -110,45 +103,8 @@ void RunQuantize(QuantizeArguments& options) {
   options.json.Print(text, to_json);
 }
 
-// Adds the options for the form of the written model, and for the checks and the report after it.
-void AddForms(CLI::App& command, QuantizeArguments& options) {
-  command
-      .add_option("--save-kv-scales", options.cache_scales_output,
-                  "also write the scales of the caches to such a file")
-      ->type_name("FILE");
-  AddWordOption<emit::Storage>(
-      command, "--storage", options.apply.storage, emit::kStorageWords,
-      "the storage of weights. packed (default): codes and scales at their real width; simulated: "
-      "the quantized values as float32; qdq: integers as codes behind a DequantizeLinear, also "
-      "those of INT4 in blocks, and floats behind the quantizers of activations for other formats");
-  AddWordOption<emit::Target>(
-      command, "--target", options.apply.target, emit::kTargetWords,
-      "the operators of weights in blocks. auto (default): bitpress for block formats, but for "
-      "convolutions that are faster as floats and FLOAT16 products; portable for integers and "
-      "with operators=quark; bitpress: matrix products and convolutions of our library, which "
-      "compute from the codes of all block formats and are functions of standard operators without "
-      "it, and MatMulNBits and GatherBlockQuantized for integers; portable: standard operators, "
-      "which decode the weights when the model is loaded; onnxruntime: MatMulNBits and "
-      "GatherBlockQuantized, which compute from the codes of integers, MXINT8, MX6, MX4, MXFP4 and "
-      "MXFP6E2M3");
-  AddWordOption<emit::AccuracyLevel>(
-      command, "--accuracy-level", options.apply.accuracy_level, emit::kAccuracyLevelWords,
-      "the accuracy of MatMulNBits. 4 (default): activations are rounded to 8 bits at run time; "
-      "1: activations stay float, for weights of 4 bits only");
-  AddWordOption<emit::IntegerForm>(
-      command, "--form", options.apply.form, emit::kIntegerFormWords,
-      "the form of integer models. qdq (default): float operators between DequantizeLinear and "
-      "QuantizeLinear; qoperator: QLinearConv, QLinearMatMul, QGemm and other operators on "
-      "integers");
-  AddWordOption<bool>(
-      command, "--portable", options.apply.is_portable, kSwitchWords,
-      "the need for Bitpress's operator library. on (default): quantizers are also written as "
-      "functions of standard operators, so that the model runs without the library, but slower; "
-      "off: the model runs with the library only");
-  command.add_flag("--external-data", options.is_external,
-                   "store the weights in a file of their own, OUTPUT.data; models over 2 GB always "
-                   "do");
-  AddCheckOption(command, options.is_checked);
+// Adds the options for the report.
+void AddReportOptions(CLI::App& command, QuantizeArguments& options) {
   command
       .add_option("--report", options.page,
                   "also write a page about the model to this HTML file (see `bitpress report`)")
@@ -168,7 +124,8 @@ void AddQuantizeCommand(CLI::App& program, const std::string& command_line) {
   options->command_line = command_line;
   AddQuantizationOptions(*command, options->inputs,
                          "the file to write; may be the model itself (it is replaced at the end)");
-  AddForms(*command, *options);
+  AddWritingOptions(*command, options->inputs);
+  AddReportOptions(*command, *options);
   command->footer(
       ListPresets() +
       "\nExamples:\n"

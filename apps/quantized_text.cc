@@ -221,10 +221,9 @@ bool IsNoteworthy(const plan::GuardReport& guard) {
 std::string DescribeMemory(const tasks::QuantizeOptions& options,
                            const tasks::QuantizeReport& report) {
   constexpr uint64_t kWorth = uint64_t{64} << 20, kMostInOneFile = uint64_t{2} << 30;
-  if (!emit::ComputesFromCodes(options.apply, report.plan.operators) ||
-      report.transform.native.num_nodes == 0 ||
-      options.external_data == graph::ExternalData::kAlways || report.output_bytes < kWorth ||
-      report.output_bytes >= kMostInOneFile) {
+  if (!emit::ComputesFromCodes(tasks::FormOf(options), report.plan.operators) ||
+      report.transform.native.num_nodes == 0 || options.has_external_data ||
+      report.output_bytes < kWorth || report.output_bytes >= kMostInOneFile) {
     return "";
   }
   return "    less memory at run time: weights in a file of their own (--external-data)\n";
@@ -242,13 +241,13 @@ std::string DescribeDetails(const tasks::QuantizeOptions& options,
   text += DescribeCaches(plan);
   text += ListReasons(plan);
   const emit::NativeOperators& native = report.transform.native;
-  const bool is_target_chosen = options.apply.target == emit::Target::kOnnxRuntime ||
-                                options.apply.target == emit::Target::kBitpress;
+  const bool is_target_chosen =
+      options.target == Target::kOnnxRuntime || options.target == Target::kBitpress;
   if (is_target_chosen || native.num_nodes > 0 || !native.omissions.empty()) {
     text += DescribeRewritten("compute from codes of weights", "decoded at load", native);
     text += DescribeMemory(options, report);
   }
-  if (options.apply.form == emit::IntegerForm::kQOperator) {
+  if (options.form == IntegerForm::kQOperator) {
     text += DescribeRewritten("are operators on integers", "between Q and DQ as ever",
                               report.transform.integer);
   }
@@ -282,7 +281,7 @@ std::string DescribeQuantized(const tasks::QuantizeOptions& options,
     text += fmt::format("  needs our library: {}: {}\n", omission.op_type, omission.reason);
   }
   if (report.guard && (is_verbose || IsNoteworthy(*report.guard))) {
-    text += DescribeGuard(*report.guard, plan.config.guard_db.value_or(0));
+    text += DescribeGuard(*report.guard, plan.config.guard.value_or(0));
   }
   if (!report.finetune.scaled.smoothed.empty() || !report.finetune.scaled.left_alone.empty()) {
     text += DescribeScaled("awq:", report.finetune.scaled);

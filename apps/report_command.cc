@@ -11,6 +11,7 @@
 #include "progress_bar.h"
 #include "rewrite/prepare.h"
 #include "sample_options.h"
+#include "task_option.h"
 #include "tasks/report.h"
 
 namespace bitpress::apps {
@@ -97,7 +98,7 @@ void AddReportCommand(CLI::App& program, const std::string& command_line) {
   command->add_option("--batch", request.batch_size, "number of samples in one run (default: 20)")
       ->check(CLI::Range(1, kMost))
       ->type_name("N");
-  AddThreadsOption(*command, request.num_threads);
+  AddTaskOption(*command, "threads", request.num_threads);
   command->footer(
       "Example:\n"
       "  bitpress report model_mx6.onnx --reference model.onnx --data photos --labels labels.csv "

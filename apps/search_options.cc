@@ -1,5 +1,6 @@
 #include "search_options.h"
 
+#include "task_option.h"
 #include "word_option.h"
 
 namespace bitpress::apps {
@@ -7,7 +8,6 @@ namespace bitpress::apps {
 void SpaceArguments::Resolve(tasks::SpaceOptions& options) {
   options.model = model;
   options.samples = samples.Spec();
-  options.preparation = base.preparation();
   if (!base.config.empty()) {
     ConfigOptions named;
     named.config = base.config;
@@ -81,7 +81,8 @@ void AddSpaceOptions(CLI::App& command, SpaceArguments& arguments, tasks::SpaceO
       ->description(
           "the configuration of all tensors that the candidates do not decide (default: the most "
           "accurate candidates)");
-  AddThreadsOption(command, options.num_threads);
+  AddTaskOption(command, "as_is", options.preparation);
+  AddTaskOption(command, "threads", options.num_threads);
 }
 
 }  // namespace bitpress::apps

@@ -31,9 +31,9 @@ std::string Notes(const std::vector<std::string>& notices) {
 }
 
 void RunMoments(TuningArguments& options) {
-  tasks::QuantizeOptions request;
+  tasks::QuantizeOptions& request = options.inputs.request;
   std::vector<std::string> notices;
-  options.inputs.Fill(request, notices);
+  options.inputs.Complete(notices);
   tasks::JsonFile file(options.json.file());
   {
     ProgressBar bar;
@@ -43,14 +43,14 @@ void RunMoments(TuningArguments& options) {
   }
   const tasks::MomentsSummary summary = tasks::ReadMoments(request.output);
   file.Write(ToJson(summary));
-  options.json.Print(ToText(options.inputs.output, summary, false) + Notes(notices),
+  options.json.Print(ToText(request.output.string(), summary, false) + Notes(notices),
                      [&] { return ToJson(summary); });
 }
 
 void RunTune(TuningArguments& options) {
-  tasks::QuantizeOptions request;
+  tasks::QuantizeOptions& request = options.inputs.request;
   std::vector<std::string> notices;
-  options.inputs.Fill(request, notices);
+  options.inputs.Complete(notices);
   data::Shard layers;
   if (!options.layers.empty()) layers = data::ParseShard(options.layers);
   tasks::JsonFile file(options.json.file());
@@ -61,7 +61,7 @@ void RunTune(TuningArguments& options) {
     report = tasks::TuneLayers(request, options.moments, layers);
     request.progress = {};
   }
-  std::string text = fmt::format("{}: {} layers, {} of them tuned\n", options.inputs.output,
+  std::string text = fmt::format("{}: {} layers, {} of them tuned\n", request.output.string(),
                                  report.num_layers, report.num_tuned);
   if (report.num_resumed > 0) {
     text += fmt::format("  {} layers were in the journal\n", report.num_resumed);

@@ -6,9 +6,9 @@
 
 #include "base/text.h"
 #include "command.h"
-#include "config_options.h"
 #include "json_option.h"
 #include "progress_bar.h"
+#include "task_option.h"
 #include "tasks/json_file.h"
 #include "tasks/unpack.h"
 
@@ -59,10 +59,10 @@ void AddUnpackCommand(CLI::App& program) {
                     "also remove the quantizers of activations, which changes the outputs");
   command->add_flag_callback(
       "--external-data", [options] { options->external_data = graph::ExternalData::kAlways; },
-      "store the weights in a file of their own, OUTPUT.data");
-  AddCheckOption(*command, options->is_checked);
+      std::string(OptionCalled("external_data").meaning));
+  AddTaskOption(*command, "check", options->is_checked);
   options->json.Add(*command);
-  AddThreadsOption(*command, options->num_threads);
+  AddTaskOption(*command, "threads", options->num_threads);
   command->footer(
       "Examples:\n"
       "  bitpress unpack quantized.onnx -o floats.onnx\n"

@@ -18,6 +18,7 @@
 
 #include "bitpress/export.h"
 #include "bitpress/progress.h"
+#include "bitpress/quantize_options.h"
 #include "bitpress/samples.h"
 
 namespace bitpress {
@@ -31,10 +32,7 @@ struct Configuration {
   std::vector<std::string> rules;  // "op_types=MatMul: activation_range=dynamic", ...
 };
 
-// The operators of weights in blocks, see `bitpress quantize --help`.
-enum class Target { kAutomatic, kPortable, kOnnxRuntime, kBitpress };
-
-struct QuantizeOptions {
+struct QuantizeOptions : QuantizeChoices {
   std::filesystem::path model;
   // May be `model` itself. The file is written at the end and all at once: at any time the old one
   // or the new one is there, never a part.
@@ -42,15 +40,10 @@ struct QuantizeOptions {
   Configuration configuration;
   // A plan's file with decisions instead of `configuration`; empty: none.
   std::filesystem::path plan;
-  // A file of Calibrate with the statistics for integer activations; empty: they are gathered from
-  // the samples.
-  std::filesystem::path calibration;
   Samples samples;  // for scales, fine-tuning and the check of the result
-  Target target = Target::kAutomatic;
-  bool has_external_data = false;  // the weights get a file of their own, OUTPUT.data
-  bool is_checked = true;          // the result is loaded and run before it is put in its place
-  size_t num_threads = 0;          // 0: one per core
-  ProgressSink progress;           // may be empty
+#define BITPRESS_RUN_OPTION(type, field, key, value, ...) type field = value;
+#include "bitpress/quantize_options.inc"
+  ProgressSink progress;  // may be empty
 };
 
 struct QuantizeResult {

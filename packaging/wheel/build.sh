@@ -65,7 +65,7 @@ programs() {
     --target bitpress bitpress_operator_library bitpress_python_cp311 bitpress_python_abi3
 }
 
-# The description of the module for type checkers is the same for all wheels. It is written by importing the module, so that one of
+# The description of the module for type checkers and the functions with its options are the same for all wheels. They are written by importing the module, so that one of
 # this machine's processor and Python is taken.
 stub() {
   local -r modules=$work/$(uname -m)/build/modules raw=$work/stub
@@ -79,6 +79,7 @@ stub() {
   rm -rf "$raw" && mkdir "$raw"
   logged stub "$deps/venv/bin/python" -m nanobind.stubgen -q -i "$module" -m _native -O "$raw"
   cmake -DFROM="$raw/_native.pyi" -DTO="$work/_native.pyi" -P python/strict_stub.cmake
+  "$deps/venv/bin/python" python/make_functions.py python/quantize.py.in "$work/_quantize.py" --modules "$module"
 }
 
 # wheel ARCH ABI TAGS: packs what was built.
@@ -86,7 +87,7 @@ wheel() {
   local -r arch=$1 abi=$2 tags=$3 stage=$work/$1/stage-$2
   rm -rf "$stage" && mkdir -p "$stage/python/bitpress" "$stage/dist-info"
   cp "$work/$arch/build/bitpress" "$work/$arch/build/libbitpress_ops.so" "$stage"
-  cp "$work/$arch/build/modules/$abi"/_native.*.so "$work/_native.pyi" "$stage/python/bitpress"
+  cp "$work/$arch/build/modules/$abi"/_native.*.so "$work/_native.pyi" "$work/_quantize.py" "$stage/python/bitpress"
   "$venv/bin/python" $here/contents.py "$version" "$work/sources" "$(echo "$venv"/lib/python3*/site-packages)" "$onnx_site" "$stage/dist-info"
   # Its tags come afterwards: they are those of the compilers, not of this machine.
   logged "$arch-$abi-wheel" "$venv/bin/python" -m pip wheel --no-build-isolation --no-deps --no-index --wheel-dir "$stage/plain" \

@@ -11,6 +11,8 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
+#include <string_view>
+#include <type_traits>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -26,6 +28,7 @@
 #include "tasks/optimize.h"
 #include "tasks/plan.h"
 #include "tasks/quantize.h"
+#include "tasks/quantize_options.h"
 #include "tasks/report.h"
 #include "tasks/sensitivity.h"
 #include "tasks/tuning.h"
@@ -38,53 +41,105 @@ namespace {
 using namespace nb::literals;
 using Path = std::filesystem::path;
 
+// The options of quantize as Python gives them, and what becomes of the model.
 struct QuantizeArguments {
-  std::optional<plan::QuantConfig> config;
-  Path plan_file;
+  tasks::QuantizeOptions request;
   std::vector<std::pair<std::string, std::string>> plan_settings;  // of fine-tuning
-  Path calibration;
-  Path kv_scales;
-  Path save_kv_scales;
-  std::string storage, target, form;
-  int accuracy_level = 4;
-  bool portable = true;
-  bool external_data = false;
-  bool check = true;
-  bool as_is = false;
-  size_t num_threads = 0;
 };
+
+// An option for Python's functions, their types and docstrings (python/make_functions.py).
+struct ListedOption {
+  std::string key, type, default_value, meaning;
+  bool is_read = false;  // a file that must be there
+  bool is_of_writing = false;
+};
+
+// Each type of option: what Python calls it, its default as source text, and how it is read.
+struct PythonType {
+  std::string type, default_value;
+};
+PythonType TypeOf(const Path& /*value*/) { return {"Optional[PathLike]", "None"}; }
+PythonType TypeOf(const PassNames& /*value*/) { return {"Sequence[str]", "()"}; }
+PythonType TypeOf(size_t value) { return {"int", std::to_string(value)}; }
+PythonType TypeOf(bool value) { return {"bool", value ? "True" : "False"}; }
+PythonType TypeOf(Preparation value) { return TypeOf(value == Preparation::kAsIs); }
+template <typename T>
+requires std::is_enum_v<T> PythonType TypeOf(T value) {
+  const std::string word(WordOf(tasks::WordsOf(value), value));
+  const bool is_number = word.find_first_not_of("0123456789") == std::string::npos;
+  return is_number ? PythonType{"int", word} : PythonType{"str", fmt::format("\"{}\"", word)};
+}
+
+void ReadOption(std::string_view /*key*/, nb::handle value, Path& field) {
+  field = nb::cast<Path>(value);
+}
+void ReadOption(std::string_view /*key*/, nb::handle value, PassNames& field) {
+  for (const nb::handle name : nb::list(value)) field.insert(nb::cast<std::string>(name));
+}
+void ReadOption(std::string_view key, nb::handle value, size_t& field) {
+  const auto number = nb::cast<int64_t>(value);
+  if (number < 0) Fail(ErrorCode::kInvalidArgument, "{}={}: expected 0 or more", key, number);
+  field = static_cast<size_t>(number);
+}
+void ReadOption(std::string_view /*key*/, nb::handle value, bool& field) {
+  field = nb::cast<bool>(value);
+}
+void ReadOption(std::string_view /*key*/, nb::handle value, Preparation& field) {
+  field = PreparationFor(nb::cast<bool>(value));
+}
+template <typename T>
+requires std::is_enum_v<T>
+void ReadOption(std::string_view key, nb::handle value, T& field) {
+  field = ParseWord<T>(tasks::WordsOf(field), nb::cast<std::string>(nb::str(value)), key);
+}
+
+void SetOption(QuantizeArguments& arguments, const std::string& key, nb::object value) {
+  tasks::VisitOptions(arguments.request, arguments.request, [&](const auto& row, auto& field) {
+    if (row.key == key) ReadOption(key, value, field);
+  });
+}
+
+// Fine-tuning alone goes with a plan.
+void SetPlan(QuantizeArguments& arguments, const Path& file,
+             const std::vector<std::pair<std::string, std::string>>& settings) {
+  for (const auto& [key, value] : settings) {
+    if (plan::FindSetting(key).scope == plan::SettingScope::kFinetune) continue;
+    Fail(ErrorCode::kInvalidArgument, "a plan holds the decisions already; {} cannot change them",
+         key);
+  }
+  arguments.request.plan_file = file;
+  arguments.plan_settings = settings;
+}
+
+std::vector<ListedOption> ListOptions() {
+  std::vector<ListedOption> options;
+  const tasks::QuantizeOptions defaults;
+  tasks::VisitOptions(defaults, defaults, [&](const tasks::OptionRow& row, const auto& value) {
+    const PythonType type = TypeOf(value);
+    options.push_back({.key = std::string(row.key),
+                       .type = type.type,
+                       .default_value = type.default_value,
+                       .meaning = std::string(row.meaning),
+                       .is_read = row.use == tasks::OptionUse::kInput,
+                       .is_of_writing = row.is_of_writing()});
+  });
+  return options;
+}
 
 // Returns the options of quantize, and of the tasks that do a part of its work. `arguments` must
 // outlive them.
 tasks::QuantizeOptions OptionsFor(const Path& model, const Path& output,
                                   const SampleArguments& samples,
                                   const QuantizeArguments& arguments, Work& work) {
-  tasks::QuantizeOptions options;
+  tasks::QuantizeOptions options = arguments.request;
   options.model = model;
   options.output = output;
   options.samples = samples.Spec(work);
-  if (arguments.config) options.config = *arguments.config;
-  options.plan_file = arguments.plan_file;
   options.change_plan = [&arguments](plan::QuantConfig& config) {
     for (const auto& [key, value] : arguments.plan_settings) {
       plan::ApplySetting(config, key, value);
     }
   };
-  options.calibration = arguments.calibration;
-  options.cache_scales = arguments.kv_scales;
-  options.cache_scales_output = arguments.save_kv_scales;
-  options.preparation = PreparationFor(arguments.as_is);
-  options.apply.storage =
-      ParseWord<emit::Storage>(emit::kStorageWords, arguments.storage, "storage");
-  options.apply.target = ParseWord<emit::Target>(emit::kTargetWords, arguments.target, "target");
-  options.apply.form =
-      ParseWord<emit::IntegerForm>(emit::kIntegerFormWords, arguments.form, "form");
-  options.apply.accuracy_level = ParseWord<emit::AccuracyLevel>(
-      emit::kAccuracyLevelWords, std::to_string(arguments.accuracy_level), "accuracy_level");
-  options.apply.is_portable = arguments.portable;
-  if (arguments.external_data) options.external_data = graph::ExternalData::kAlways;
-  options.is_checked = arguments.check;
-  options.num_threads = arguments.num_threads;
   options.progress = work.Sink();
   return options;
 }
@@ -119,23 +174,24 @@ tasks::TuneReport Tune(const Path& model, const Path& moments, const Path& outpu
 }
 
 void BindQuantize(nb::module_& module) {
+  nb::class_<ListedOption>(module, "Option")
+      .def_ro("key", &ListedOption::key)
+      .def_ro("type", &ListedOption::type)
+      .def_ro("default", &ListedOption::default_value)
+      .def_ro("meaning", &ListedOption::meaning)
+      .def_ro("is_read", &ListedOption::is_read)
+      .def_ro("is_of_writing", &ListedOption::is_of_writing);
+  module.def("list_options", &ListOptions, "The options of quantize that are plain values.");
   nb::class_<QuantizeArguments>(module, "QuantizeArguments")
       .def(nb::init<>())
-      .def_rw("config", &QuantizeArguments::config, nb::arg().none())
-      .def_rw("plan_file", &QuantizeArguments::plan_file)
-      .def_rw("plan_settings", &QuantizeArguments::plan_settings)
-      .def_rw("calibration", &QuantizeArguments::calibration)
-      .def_rw("kv_scales", &QuantizeArguments::kv_scales)
-      .def_rw("save_kv_scales", &QuantizeArguments::save_kv_scales)
-      .def_rw("storage", &QuantizeArguments::storage)
-      .def_rw("target", &QuantizeArguments::target)
-      .def_rw("form", &QuantizeArguments::form)
-      .def_rw("accuracy_level", &QuantizeArguments::accuracy_level)
-      .def_rw("portable", &QuantizeArguments::portable)
-      .def_rw("external_data", &QuantizeArguments::external_data)
-      .def_rw("check", &QuantizeArguments::check)
-      .def_rw("as_is", &QuantizeArguments::as_is)
-      .def_rw("num_threads", &QuantizeArguments::num_threads);
+      .def("set", &SetOption, "key"_a, "value"_a)
+      .def(
+          "set_config",
+          [](QuantizeArguments& self, const plan::QuantConfig& config) {
+            self.request.config = config;
+          },
+          "config"_a)
+      .def("set_plan", &SetPlan, "file"_a, "settings"_a);
   module.def("quantize", &Quantize, "model"_a, "output"_a, "samples"_a, "arguments"_a,
              "progress"_a.none());
   module.def("moments", &Moments, "model"_a, "output"_a, "samples"_a, "arguments"_a,

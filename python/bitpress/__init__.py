@@ -46,13 +46,12 @@ from bitpress._native import (
     UnpackReport,
 )
 from bitpress._native import version as _version
-from bitpress._quantize import plan, quantize, quantize_to_bytes
+from bitpress._quantize import moments, plan, quantize, quantize_to_bytes, tune
 from bitpress._report import report
 from bitpress._runtime import get_library_path, get_program_path, use_operator_library
 from bitpress._samples import WholeItems
 from bitpress._search import SearchResult, autotune, search, sensitivity
 from bitpress._text import Text, Tokens
-from bitpress._tuning import moments, tune
 
 __version__ = _version()
 

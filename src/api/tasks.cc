@@ -5,7 +5,6 @@
 #include "api/convert.h"
 #include "base/atomic_file.h"
 #include "bitpress/bitpress.h"
-#include "emit/apply_plan.h"
 #include "evaluate/evaluate.h"
 #include "runtime/ort_library.h"
 #include "tasks/calibrate.h"
@@ -15,20 +14,6 @@
 
 namespace bitpress {
 namespace {
-
-emit::Target ToTarget(Target target) {
-  switch (target) {
-    case Target::kAutomatic:
-      return emit::Target::kAutomatic;
-    case Target::kPortable:
-      return emit::Target::kPortable;
-    case Target::kOnnxRuntime:
-      return emit::Target::kOnnxRuntime;
-    case Target::kBitpress:
-      return emit::Target::kBitpress;
-  }
-  Fail(ErrorCode::kInvalidArgument, "QuantizeOptions::target is none of Target");
-}
 
 QuantizeResult ToResult(const tasks::QuantizeReport& report) {
   QuantizeResult result;
@@ -66,11 +51,8 @@ QuantizeResult Quantize(const QuantizeOptions& options) {
       Fail(ErrorCode::kInvalidArgument,
            "QuantizeOptions has a plan and a configuration; the plan holds the decisions already");
     }
-    request.calibration = options.calibration;
+    static_cast<QuantizeChoices&>(request) = options;
     request.samples = api::ToSpec(options.samples);
-    request.apply.target = ToTarget(options.target);
-    if (options.has_external_data) request.external_data = graph::ExternalData::kAlways;
-    request.is_checked = options.is_checked;
     request.num_threads = options.num_threads;
     request.progress = options.progress;
     return ToResult(tasks::Quantize(request));

@@ -145,7 +145,7 @@ class Guard {
         table_(table),
         pool_(pool),
         products_(model, table),
-        wanted_db_(*resolved.plan.config.guard_db),
+        wanted_db_(*resolved.plan.config.guard),
         groups_(GroupsOf(resolved)) {
     for (const RoundedGroup& group : groups_) {
       for (const size_t row : group.rows) {
@@ -523,7 +523,7 @@ class Guard {
 void GuardActivations(plan::ResolvedPlan& resolved, const graph::Model& model,
                       const CalibrationTable& table, ThreadPool& pool,
                       const GuardOptions& options) {
-  if (!resolved.plan.config.guard_db) return;
+  if (!resolved.plan.config.guard) return;
   if (plan::ResolvePlacement(resolved.plan.config) != plan::Placement::kQdq) {
     resolved.guard.emplace().note = "it is for placement qdq only";
     return;

@@ -29,7 +29,7 @@ struct GuardOptions {
 // The samples that are read to take a few from.
 inline constexpr size_t kMostGuardCandidates = 128;
 
-// Leaves activations of `resolved` float as its configuration wishes (guard_db, guard_share): their
+// Leaves activations of `resolved` float as its configuration wishes (guard, guard_share): their
 // rows become float rows with a reason, biases of their products become float, and weights that
 // multiply no integers any more need not be pair-safe. Fills in resolved.guard. Does nothing
 // without the wish. REQUIRES: the scales are there, channels and unsigned weights are not yet.

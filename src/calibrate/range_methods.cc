@@ -171,6 +171,60 @@ double DeviationOfCodes(formats::ElementType type) {
   return std::sqrt(sum_of_squares / count);
 }
 
+// The computation of a method: of a range, which does not depend on the allowed scales, or of scale
+// and zero point, by their errors.
+struct Computation {
+  Kind kind;
+  Range (*range)(const TensorStatistics&, const RangeMethod&, const IntegerSpec&) = nullptr;
+  QParams (*params)(const TensorStatistics&, const ErrorEstimator&, const RangeMethod&,
+                    const IntegerSpec&) = nullptr;
+};
+
+constexpr Computation kComputations[] = {
+    {.kind = Kind::kMinMax,
+     .range =
+         [](const auto& statistics, const auto&, const auto&) {
+           return Range{statistics.min(), statistics.max()};
+         }},
+    {.kind = Kind::kMovingAverage,
+     .range =
+         [](const auto& statistics, const auto&, const auto&) {
+           return statistics.num_samples() == 0
+                      ? Range{statistics.min(), statistics.max()}
+                      : Range{statistics.MeanOfMinima(), statistics.MeanOfMaxima()};
+         }},
+    {.kind = Kind::kPercentile,
+     .range =
+         [](const auto& statistics, const auto& method, const auto& spec) {
+           return PercentileRange(statistics, method.percentile, spec.is_symmetric);
+         }},
+    {.kind = Kind::kEntropy,
+     .range = [](const auto& statistics, const auto&,
+                 const auto& spec) { return EntropyRange(statistics, spec); }},
+    {.kind = Kind::kMse,
+     .params = [](const auto& statistics, const auto& estimator, const auto&,
+                  const auto& spec) { return LeastMse(statistics, estimator, spec); }},
+    {.kind = Kind::kLayerwisePercentile,
+     .params =
+         [](const auto& statistics, const auto& estimator, const auto& method, const auto& spec) {
+           return LayerwisePercentile(statistics, estimator, method.error, spec);
+         }},
+    {.kind = Kind::kAuto,
+     .params = [](const auto& statistics, const auto& estimator, const auto&,
+                  const auto& spec) { return Auto(statistics, estimator, spec); }},
+};
+
+// Returns nothing for `distribution`, which is for floats, and for dynamic methods.
+const Computation* FindComputation(const RangeMethod& method) {
+  const auto* const found = std::ranges::find(kComputations, method.kind, &Computation::kind);
+  return found == std::end(kComputations) ? nullptr : found;
+}
+
+bool IsRangeBased(const RangeMethod& method) {
+  const Computation* const computation = FindComputation(method);
+  return computation != nullptr && computation->range != nullptr;
+}
+
 }  // namespace
 
 std::optional<std::string> WhyNoRange(const TensorStatistics& statistics) {
@@ -186,48 +240,29 @@ std::optional<std::string> WhyNoRange(const TensorStatistics& statistics) {
   return std::nullopt;
 }
 
-bool IsRangeBased(const RangeMethod& method) {
-  return method.kind == Kind::kMinMax || method.kind == Kind::kMovingAverage ||
-         method.kind == Kind::kPercentile || method.kind == Kind::kEntropy;
-}
-
 Range ChooseRange(const TensorStatistics& statistics, const RangeMethod& method,
                   const IntegerSpec& spec) {
   CheckUsable(statistics);
-  switch (method.kind) {
-    case Kind::kMinMax:
-      break;
-    case Kind::kMovingAverage:
-      if (statistics.num_samples() == 0) break;
-      return {statistics.MeanOfMinima(), statistics.MeanOfMaxima()};
-    case Kind::kPercentile:
-      return PercentileRange(statistics, method.percentile, spec.is_symmetric);
-    case Kind::kEntropy:
-      return EntropyRange(statistics, spec);
-    default:
-      FailForMethod(method, "does not choose a range, but scales by their errors");
+  const Computation* const computation = FindComputation(method);
+  if (computation == nullptr || computation->range == nullptr) {
+    FailForMethod(method, "does not choose a range, but scales by their errors");
   }
-  return {statistics.min(), statistics.max()};
+  return computation->range(statistics, method, spec);
 }
 
 QParams ChooseQParams(const TensorStatistics& statistics, const RangeMethod& method,
                       const IntegerSpec& spec) {
   CheckUsable(statistics);
-  if (IsRangeBased(method)) return ForRange(ChooseRange(statistics, method, spec), spec);
-  if (method.kind == Kind::kDistribution) {
+  const Computation* const computation = FindComputation(method);
+  if (computation == nullptr) {
     FailForMethod(method,
                   "is for fp8_e4m3 and fp8_e5m2; integers take min_max, percentile, "
                   "entropy, mse or auto");
   }
-  const ErrorEstimator estimator(statistics);
-  switch (method.kind) {
-    case Kind::kMse:
-      return LeastMse(statistics, estimator, spec);
-    case Kind::kLayerwisePercentile:
-      return LayerwisePercentile(statistics, estimator, method.error, spec);
-    default:
-      return Auto(statistics, estimator, spec);
+  if (computation->range != nullptr) {
+    return ForRange(computation->range(statistics, method, spec), spec);
   }
+  return computation->params(statistics, ErrorEstimator(statistics), method, spec);
 }
 
 float ChooseFloatScale(const TensorStatistics& statistics, const RangeMethod& method,

@@ -27,14 +27,11 @@ struct Range {
 // nothing was seen, or so many NaN or infinities were. Returns nothing if they give one.
 std::optional<std::string> WhyNoRange(const TensorStatistics& statistics);
 
-// Returns whether a method gives a range that does not depend on the allowed scales: min_max,
-// moving_average, percentile, entropy. The others compare errors (mse, layerwise_percentile, auto)
-// or look at the deviation (distribution).
-bool IsRangeBased(const plan::RangeMethod& method);
-
-// Returns the range that a range-based method chooses. Percentile reads in `spec` whether the type
-// is symmetric, for which it cuts magnitudes. Entropy reads the number of codes. Throws
-// Error(kInvalidArgument) for another method, or if WhyNoRange has a reason.
+// Returns the range that a range-based method chooses: min_max, moving_average, percentile,
+// entropy. It does not depend on the allowed scales; the others compare errors (mse,
+// layerwise_percentile, auto) or look at the deviation (distribution). Percentile reads in `spec`
+// whether the type is symmetric, for which it cuts magnitudes. Entropy reads the number of codes.
+// Throws Error(kInvalidArgument) for another method, or if WhyNoRange has a reason.
 Range ChooseRange(const TensorStatistics& statistics, const plan::RangeMethod& method,
                   const formats::IntegerSpec& spec);
 

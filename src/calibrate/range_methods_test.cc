@@ -244,6 +244,20 @@ void ExpectAutoIsTheBest(const TensorStatistics& statistics, const IntegerSpec& 
   }
 }
 
+TEST(RangeMethodsTest, EveryWordIsComputed) {
+  const TensorStatistics statistics = Draw(std::normal_distribution<double>(0, 2), 10'000);
+  for (const plan::RangeMethodWord& row : plan::kRangeMethods) {
+    const RangeMethod method{.kind = row.kind};
+    if (method.is_dynamic()) {
+      EXPECT_THROW(ChooseQParams(statistics, method, {}), Error) << row.word;
+    } else if (row.kind == Kind::kDistribution) {
+      EXPECT_GT(ChooseFloatScale(statistics, method, formats::FindFormat("fp8_e4m3")), 0);
+    } else {
+      EXPECT_GT(ChooseQParams(statistics, method, {}).scale, 0) << row.word;
+    }
+  }
+}
+
 TEST(RangeMethodsTest, AutoIsNoWorseThanAnyOther) {
   for (const TensorStatistics& statistics : Distributions()) {
     ExpectAutoIsTheBest(statistics, {ElementType::kUInt8, false});

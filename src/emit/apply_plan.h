@@ -11,6 +11,7 @@
 
 #include "base/thread_pool.h"
 #include "bitpress/progress.h"
+#include "bitpress/quantize_options.h"
 #include "emit/portable_functions.h"
 #include "emit/quantize_weights.h"
 #include "emit/use_integer_operators.h"
@@ -22,35 +23,13 @@
 
 namespace bitpress::emit {
 
-// The operator sets that a quantized model may use.
-enum class Target {
-  kAutomatic,    // kBitpress for block formats, kPortable for integers: see ComputesFromCodes
-  kPortable,     // ONNX operators and ours; ours have functions of ONNX operators
-  kOnnxRuntime,  // also the operators of use_native_operators.h
-  // Also those of use_product_operators.h, which have functions, too; and the former for integers.
-  kBitpress,
-};
-inline constexpr std::array<std::pair<std::string_view, Target>, 4> kTargetWords{
-    {{"auto", Target::kAutomatic},
-     {"portable", Target::kPortable},
-     {"onnxruntime", Target::kOnnxRuntime},
-     {"bitpress", Target::kBitpress}}};
+using bitpress::IntegerForm;
+using bitpress::Target;
 
-// The form in which operators on integers are written.
-enum class IntegerForm {
-  kQdq,        // float operators between DequantizeLinear and QuantizeLinear
-  kQOperator,  // operators on codes: see use_integer_operators.h
-};
-inline constexpr std::array<std::pair<std::string_view, IntegerForm>, 2> kIntegerFormWords{
-    {{"qdq", IntegerForm::kQdq}, {"qoperator", IntegerForm::kQOperator}}};
-
+// The form of the written model (bitpress/quantize_options.inc), and what its users do not choose.
 struct ApplyOptions {
-  Storage storage = Storage::kPacked;
-  Target target = Target::kAutomatic;
-  AccuracyLevel accuracy_level = AccuracyLevel::kInt8;  // of the operators of ONNX Runtime
-  IntegerForm form = IntegerForm::kQdq;
-  // Adds our quantizers as functions of standard operators, too, for sessions without our library.
-  bool is_portable = true;
+#define BITPRESS_FORM_OPTION(type, field, key, value, ...) type field = value;
+#include "bitpress/quantize_options.inc"
   // Key-value caches stay float, so that the model takes the samples of the float model.
   bool keeps_interface = false;
   graph::PassNames disabled_passes = {};

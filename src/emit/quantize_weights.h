@@ -17,6 +17,7 @@
 
 #include "base/thread_pool.h"
 #include "bitpress/progress.h"
+#include "bitpress/quantize_options.h"
 #include "graph/model.h"
 #include "plan/quant_plan.h"
 #include "plan/resolved_plan.h"
@@ -25,17 +26,7 @@
 
 namespace bitpress::emit {
 
-// The form in which quantized weights are stored in the model.
-enum class Storage {
-  kPacked,     // codes and scales at their real width, decoded by a function when the model is
-               // loaded
-  kSimulated,  // floats that hold the quantized values
-  // What other tools write and compilers look for: codes of integers behind a DequantizeLinear, and
-  // floats behind the quantizers that activations have. Where neither can be, kPacked.
-  kQdq,
-};
-inline constexpr std::array<std::pair<std::string_view, Storage>, 3> kStorageWords{
-    {{"packed", Storage::kPacked}, {"simulated", Storage::kSimulated}, {"qdq", Storage::kQdq}}};
+using bitpress::Storage;
 
 // Returns the first operator set whose DequantizeLinear takes an integer row.
 int64_t DequantizeOpset(const plan::TensorPlan& row);

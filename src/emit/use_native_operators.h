@@ -17,18 +17,13 @@
 
 #include "base/fields.h"
 #include "base/thread_pool.h"
+#include "bitpress/quantize_options.h"
 #include "emit/quantize_weights.h"
 #include "graph/model.h"
 
 namespace bitpress::emit {
 
-// The accuracy of MatMulNBits (its attribute `accuracy_level`).
-enum class AccuracyLevel : int64_t {
-  kFloat = 1,  // products of floats, as a MatMul; ONNX Runtime is fast with it at 4 bits only
-  kInt8 = 4,   // activations are rounded to 8 bits in blocks at run time: fast at 2, 4 and 8 bits
-};
-inline constexpr std::array<std::pair<std::string_view, AccuracyLevel>, 2> kAccuracyLevelWords{
-    {{"1", AccuracyLevel::kFloat}, {"4", AccuracyLevel::kInt8}}};
+using bitpress::AccuracyLevel;
 
 // The weights that these operators read.
 enum class NativeWeights { kAll, kIntegers };

@@ -6,7 +6,6 @@
 #include <cstdint>
 #include <optional>
 #include <string>
-#include <string_view>
 #include <vector>
 
 namespace bitpress::plan {
@@ -20,19 +19,10 @@ enum class ClipHandling {
   kKeep,   // the pair is left alone
 };
 
-// The settings of cross-layer equalization.
+// The settings of cross-layer equalization, `equalize_...`.
 struct EqualizeOptions {
-  ClipHandling clips = ClipHandling::kBound;
-  // The least gain, in bits of both weights together, for which a pair gets such a Min. Pairs that
-  // would gain less are left alone. The default was measured (docs/equalization.md).
-  double least_clip_gain_bits = 1;
-  // The number of rounds over all pairs; -1: until no factor changes by more than a thousandth.
-  // AMD Quark calls it CLESteps.
-  int64_t num_steps = -1;
-  // The share of a channel's bias that its range includes, 0 to 1. A share of 1 keeps channels of
-  // small weights and large biases from becoming large activations. AMD Quark's CLEScaleAppendBias
-  // takes a twentieth.
-  double bias_share = 1;
+#define BITPRESS_EQUALIZE_SETTING(type, field, key, value, ...) type field = value;
+#include "plan/settings.inc"
 
   bool operator==(const EqualizeOptions&) const = default;
 };
@@ -72,10 +62,5 @@ struct Rewrites {
 // the user does not say, they are equalized where weights are integers with one scale for a whole
 // tensor: these lose most when the ranges of channels differ.
 Rewrites ResolveRewrites(const QuantConfig& config);
-
-// Returns the word for a handling, and reads it back. The parser throws Error(kInvalidArgument)
-// with the allowed words.
-std::string_view ClipHandlingName(ClipHandling handling);
-ClipHandling ParseClipHandling(std::string_view word);
 
 }  // namespace bitpress::plan

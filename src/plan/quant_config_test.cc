@@ -36,7 +36,7 @@ TEST(ConfigByName, EveryPresetNamesAFormat) {
       EXPECT_EQ(formats::FindFormat(config.activations).name, preset.activations);
     }
     // FP16 has no format: the network itself becomes another one.
-    EXPECT_EQ(config.weights == "none", config.is_half_network);
+    EXPECT_EQ(config.weights == "none", config.network == Network::kFloat16);
     if (config.weights != "none") {
       EXPECT_EQ(formats::FindFormat(config.weights).name, preset.weights);
     }
@@ -177,6 +177,45 @@ TEST(Settings, EveryOneRoundTrips) {
   }
   EXPECT_EQ(copy, config);
   EXPECT_THAT(config.exclude_op_types, testing::ElementsAre("Gemm", "MatMul"));
+}
+
+TEST(Settings, DefaultsAreReadBackAndTold) {
+  for (const Setting& setting : AllSettings()) {
+    if (setting.is_derived) continue;
+    QuantConfig config;
+    const std::string value = setting.get(config);
+    ApplySetting(config, setting.key, value);
+    EXPECT_EQ(config, QuantConfig()) << setting.key;
+    const bool is_told = setting.help.ends_with(fmt::format(" (default {})", value));
+    EXPECT_EQ(is_told, !value.empty() && value != "default") << setting.help;
+  }
+}
+
+TEST(Settings, AreAboutASideALayerOrTheModel) {
+  const auto scope_of = [](std::string_view key) { return FindSetting(key).scope; };
+  for (const char* key : {"weights", "weight_range", "integer_kernels", "short_axis", "biases"}) {
+    EXPECT_EQ(scope_of(key), SettingScope::kWeights) << key;
+  }
+  for (const char* key : {"activations", "activation_scaled"}) {
+    EXPECT_EQ(scope_of(key), SettingScope::kActivations) << key;
+  }
+  for (const char* key : {"finetune", "finetune_rounds"}) {
+    EXPECT_EQ(scope_of(key), SettingScope::kFinetune) << key;
+  }
+  for (const Setting& setting : AllSettings()) {
+    const std::string rule = fmt::format("op_types=Conv: {}={}", setting.key,
+                                         setting.get(QuantConfig()));
+    if (setting.is_per_node()) continue;
+    EXPECT_THAT(MessageOf([&] { ParseRule(rule); }), HasSubstr("holds for the whole model")) << rule;
+  }
+}
+
+TEST(Settings, WhatIsAtItsDefaultIsLeftOutOfJsonWhereItIsNew) {
+  QuantConfig config;
+  EXPECT_THAT(ToJson(config), testing::Not(HasSubstr("\"guard\"")));
+  EXPECT_THAT(ToJson(config), HasSubstr("\"finetune_rounds\":\"20\""));
+  ApplySetting(config, "guard=20");
+  EXPECT_THAT(ToJson(config), HasSubstr("\"guard\":\"20\""));
 }
 
 TEST(Settings, ScaleSetsBothSides) {

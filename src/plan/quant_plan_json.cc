@@ -336,29 +336,34 @@ TensorPlan RowFromJson(const json& object, size_t index) {
   });
 }
 
+constexpr std::string_view kEqualizePrefix = "equalize_";
+
 // Writes the options of equalization by the words of the settings `equalize_...`.
 ordered_json EqualizationToJson(const EqualizeOptions& options) {
-  return {{"clips", ClipHandlingName(options.clips)},
-          {"clip_gain", options.least_clip_gain_bits},
-          {"steps", options.num_steps},
-          {"bias", options.bias_share == 1   ? ordered_json(true)
-                   : options.bias_share == 0 ? ordered_json(false)
-                                             : ordered_json(options.bias_share)}};
+  QuantConfig config;
+  config.equalization = options;
+  ordered_json object;
+  for (const Setting& setting : AllSettings()) {
+    if (!setting.key.starts_with(kEqualizePrefix)) continue;
+    const std::string text = setting.get(config);
+    ordered_json value = ordered_json::parse(text, nullptr, /*allow_exceptions=*/false);
+    if (value.is_discarded()) value = text;  // a word
+    if (value.is_number() && setting.has_fraction) value = value.get<double>();
+    object[std::string(setting.key.substr(kEqualizePrefix.size()))] = std::move(value);
+  }
+  return object;
 }
 
 EqualizeOptions ReadEqualization(const json& object) {
   ObjectReader reader(object, "equalize");
-  EqualizeOptions options;
-  const auto set = [&](const char* key) {
-    if (!reader.Has(key)) return;
-    QuantConfig config;
-    config.equalization = options;
-    ApplySetting(config, fmt::format("equalize_{}", key), reader.Text(key));
-    options = config.equalization;
-  };
-  for (const char* key : {"clips", "clip_gain", "steps", "bias"}) set(key);
+  QuantConfig config;
+  for (const Setting& setting : AllSettings()) {
+    if (!setting.key.starts_with(kEqualizePrefix)) continue;
+    const std::string key(setting.key.substr(kEqualizePrefix.size()));
+    if (reader.Has(key.c_str())) ApplySetting(config, setting.key, reader.Text(key.c_str()));
+  }
   reader.Finish();
-  return options;
+  return config.equalization;
 }
 
 }  // namespace
@@ -422,7 +427,7 @@ QuantPlan FromJson(std::string_view text) {
   if (reader.Has("rotate")) {
     QuantConfig config;
     ApplySetting(config, "rotate", std::to_string(reader.Int("rotate")));
-    plan.rewrites.rotation = config.rotation;
+    plan.rewrites.rotation = config.rotate;
   }
   const Rewrites wished = ResolveRewrites(plan.config);
   plan.rewrites.widens_half = wished.widens_half;

@@ -13,19 +13,6 @@ namespace {
 
 using Kind = RangeMethod::Kind;
 
-constexpr std::pair<std::string_view, Kind> kWords[] = {
-    {"min_max", Kind::kMinMax},
-    {"moving_average", Kind::kMovingAverage},
-    {"percentile", Kind::kPercentile},
-    {"entropy", Kind::kEntropy},
-    {"mse", Kind::kMse},
-    {"distribution", Kind::kDistribution},
-    {"layerwise_percentile", Kind::kLayerwisePercentile},
-    {"auto", Kind::kAuto},
-    {"dynamic", Kind::kDynamic},
-    {"dynamic_rows", Kind::kDynamicRows},
-};
-
 // Other tools' words, without case and underscores. With a power-of-two scale min_max rounds the
 // scale up, which is what Quark calls non-overflow.
 constexpr std::pair<std::string_view, Kind> kAliases[] = {
@@ -62,10 +49,10 @@ RangeMethod ParseRangeMethod(std::string_view word) {
   RangeMethod method;
   bool is_known = false;
   std::vector<std::string> names;
-  for (const auto& [name, kind] : kWords) {
-    names.emplace_back(name);
-    if (Plain(name) != plain) continue;
-    method.kind = kind;
+  for (const RangeMethodWord& row : kRangeMethods) {
+    names.emplace_back(row.word);
+    if (Plain(row.word) != plain) continue;
+    method.kind = row.kind;
     is_known = true;
   }
   for (const auto& [name, kind] : kAliases) {
@@ -93,10 +80,8 @@ RangeMethod ParseRangeMethod(std::string_view word) {
 }
 
 std::string RangeMethodName(const RangeMethod& method) {
-  std::string name;
-  for (const auto& [word, kind] : kWords) {
-    if (kind == method.kind) name = word;
-  }
+  const std::string name(
+      std::ranges::find(kRangeMethods, method.kind, &RangeMethodWord::kind)->word);
   if (method.kind == Kind::kPercentile) return fmt::format("{}({})", name, method.percentile);
   if (method.kind == Kind::kLayerwisePercentile) {
     return name + (method.error == RangeMethod::Error::kMse ? "(mse)" : "(mae)");
@@ -106,10 +91,8 @@ std::string RangeMethodName(const RangeMethod& method) {
 
 std::string RangeMethodWords() {
   std::vector<std::string> names;
-  for (const auto& [word, kind] : kWords) {
-    names.push_back(std::string(word) + (kind == Kind::kPercentile            ? "[(P)]"
-                                         : kind == Kind::kLayerwisePercentile ? "[(mae|mse)]"
-                                                                              : ""));
+  for (const RangeMethodWord& row : kRangeMethods) {
+    names.push_back(fmt::format("{}{}", row.word, row.parameter));
   }
   return Join(names, "|");
 }

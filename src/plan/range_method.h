@@ -29,8 +29,29 @@ struct RangeMethod {
   double percentile = 99.999;  // for kPercentile: in percent, both tails together
   Error error = Error::kMae;   // for kLayerwisePercentile
 
+  // Returns whether ranges are computed at every inference.
   bool is_dynamic() const { return kind == Kind::kDynamic || kind == Kind::kDynamicRows; }
   bool operator==(const RangeMethod&) const = default;
+};
+
+// The words of the methods. calibrate/range_methods.cc has a row with the computation of each that
+// is not dynamic.
+struct RangeMethodWord {
+  std::string_view word;
+  RangeMethod::Kind kind;
+  std::string_view parameter = "";  // for help texts
+};
+inline constexpr RangeMethodWord kRangeMethods[] = {
+    {"min_max", RangeMethod::Kind::kMinMax},
+    {"moving_average", RangeMethod::Kind::kMovingAverage},
+    {"percentile", RangeMethod::Kind::kPercentile, "[(P)]"},
+    {"entropy", RangeMethod::Kind::kEntropy},
+    {"mse", RangeMethod::Kind::kMse},
+    {"distribution", RangeMethod::Kind::kDistribution},
+    {"layerwise_percentile", RangeMethod::Kind::kLayerwisePercentile, "[(mae|mse)]"},
+    {"auto", RangeMethod::Kind::kAuto},
+    {"dynamic", RangeMethod::Kind::kDynamic},
+    {"dynamic_rows", RangeMethod::Kind::kDynamicRows},
 };
 
 // Reads "min_max", "percentile(99.9)", "layerwise_percentile(mse)" and so on; the parameter may be

@@ -13,31 +13,6 @@
 namespace bitpress::plan {
 namespace {
 
-// The settings that hold for a model as a whole.
-constexpr std::string_view kGlobalSettings[] = {"placement",
-                                                "operators",
-                                                "exclude_nodes",
-                                                "exclude_op_types",
-                                                "equalize",
-                                                "dual_quant",
-                                                "equalize_clips",
-                                                "equalize_clip_gain",
-                                                "equalize_steps",
-                                                "equalize_bias",
-                                                "rotate",
-                                                "smooth_quant",
-                                                "guard",
-                                                "guard_share",
-                                                "guard_ranges",
-                                                "float_between",
-                                                "float_between_blocks",
-                                                "calibration_samples"};
-
-bool IsPerNode(std::string_view key) {
-  return !key.starts_with("finetune") &&
-         std::ranges::find(kGlobalSettings, key) == std::end(kGlobalSettings);
-}
-
 const RuleSelector* FindSelector(std::string_view key) {
   const auto* const found = std::ranges::find(kRuleSelectors, key, &RuleSelector::key);
   return found == std::end(kRuleSelectors) ? nullptr : found;
@@ -117,7 +92,7 @@ void CheckRule(const Rule& rule) {
   }
   QuantConfig scratch;
   for (const auto& [key, value] : rule.settings) {
-    if (!IsPerNode(key)) {
+    if (!FindSetting(key).is_per_node()) {
       Fail(ErrorCode::kInvalidArgument,
            "setting {} holds for the whole model and cannot stand in a rule", key);
     }

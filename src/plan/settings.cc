@@ -1,11 +1,14 @@
-// The table of settings, with one row for each field of QuantConfig.
+// The table of settings: the rows of settings.inc, and how texts are read for each kind of value.
 #include <array>
+#include <bit>
+#include <charconv>
+#include <cmath>
+#include <limits>
 #include <optional>
 #include <utility>
 
 #include "base/text.h"
 #include "plan/joined_operators.h"
-#include "plan/model_settings.h"
 #include "plan/name_pattern.h"
 #include "plan/quant_config.h"
 #include "plan/words.h"
@@ -13,387 +16,380 @@
 namespace bitpress::plan {
 namespace {
 
-using formats::ScaleChoice;
-
-// Returns a format's name in its canonical spelling, or "none".
-std::string ParseFormatWord(std::string_view word) {
-  const std::string_view trimmed = Trim(word);
-  if (ToLower(trimmed) == "none") return "none";
-  return formats::FindFormat(trimmed).name;
-}
-
-// Lists are separated by semicolons: names of nodes may hold commas, and so do regular expressions.
-std::vector<std::string> ParseList(std::string_view text) {
-  std::vector<std::string> items;
-  for (const std::string& item : Split(text, ';')) {
-    const std::string_view trimmed = Trim(item);
-    if (!trimmed.empty()) items.emplace_back(trimmed);
-  }
-  return items;
-}
-
-std::vector<std::string> ParsePatterns(std::string_view text) {
-  std::vector<std::string> patterns = ParseList(text);
-  for (const std::string& pattern : patterns) NamePattern{pattern};  // throws if it is none
-  return patterns;
-}
-
-std::optional<ScaleChoice> ParseScale(std::string_view word) {
-  if (word == "default") return std::nullopt;
-  return formats::ParseScaleChoice(word);
-}
-
-std::string ScaleWord(const std::optional<ScaleChoice>& choice) {
-  return choice ? std::string(formats::ScaleChoiceName(*choice)) : "default";
-}
-
-constexpr std::string_view kScaleWords = "floor|ceil|even|mse|default";
-
-Setting FormatSetting(std::string_view key, std::string_view help,
-                      std::string QuantConfig::*field) {
-  return {key, "FORMAT|none", help,
-          [field](QuantConfig& config, std::string_view value) {
-            config.*field = ParseFormatWord(value);
-          },
-          [field](const QuantConfig& config) { return config.*field; }};
-}
-
-// A format that follows from other settings unless the user says one.
-Setting DefaultedFormatSetting(std::string_view key, std::string_view help,
-                               std::string QuantConfig::*field) {
-  return {key, "FORMAT|none|default", help,
-          [field](QuantConfig& config, std::string_view value) {
-            const bool is_default = ToLower(Trim(value)) == "default";
-            config.*field = is_default ? "default" : ParseFormatWord(value);
-          },
-          [field](const QuantConfig& config) { return config.*field; }};
-}
-
-Setting ScaleSetting(std::string_view key, std::string_view help,
-                     std::optional<ScaleChoice> QuantConfig::*field) {
-  return {
-      key, std::string(kScaleWords), help,
-      [field](QuantConfig& config, std::string_view value) { config.*field = ParseScale(value); },
-      [field](const QuantConfig& config) { return ScaleWord(config.*field); }};
-}
-
-constexpr std::string_view kRoundingWords = "half_to_even|half_away_from_zero|half_up";
-
-Setting RoundingSetting(std::string_view key, std::string_view help,
-                        formats::RoundingMode QuantConfig::*field) {
-  return {key, std::string(kRoundingWords), help,
-          [field](QuantConfig& config, std::string_view value) {
-            config.*field = formats::ParseRoundingMode(value);
-          },
-          [field](const QuantConfig& config) {
-            return std::string(formats::RoundingModeName(config.*field));
-          }};
-}
-
+// The way of a value from text and back.
 template <typename T>
-Setting WordSetting(std::string_view key, std::string_view help, Words<T> words,
-                    T QuantConfig::*field) {
-  return {key, JoinWords(words), help,
-          [field, words](QuantConfig& config, std::string_view value) {
-            config.*field = ParseWord(words, value);
-          },
-          [field, words](const QuantConfig& config) {
-            return std::string(WordOf(words, config.*field));
-          }};
-}
+struct SettingKind {
+  std::string allowed;
+  std::function<T(std::string_view)> read;
+  std::function<std::string(const T&)> write;
+  bool has_fraction = false;
+  std::function<void(QuantConfig&)> then = {};  // what else changes
+};
+
+// The kinds of values, by the names that settings.inc has for them.
+namespace kinds {
 
 constexpr std::array<std::pair<std::string_view, std::optional<bool>>, 3> kSymmetric{
     {{"true", true}, {"false", false}, {"default", std::nullopt}}};
+constexpr std::array<std::pair<std::string_view, std::optional<bool>>, 3> kEqualize{
+    {{"on", true}, {"off", false}, {"default", std::nullopt}}};
+constexpr std::array<std::pair<std::string_view, Network>, 2> kNetworks{
+    {{"given", Network::kGiven}, {"float16", Network::kFloat16}}};
+constexpr std::array<std::pair<std::string_view, ClipHandling>, 2> kClipHandlings{
+    {{"bound", ClipHandling::kBound}, {"keep", ClipHandling::kKeep}}};
 
-Setting SymmetricSetting(std::string_view key, std::string_view help,
-                         std::optional<bool> QuantConfig::*field) {
-  return WordSetting<std::optional<bool>>(key, help, kSymmetric, field);
+template <typename T>
+SettingKind<T> Word(Words<T> words) {
+  return {JoinWords(words), [words](std::string_view text) { return ParseWord(words, text); },
+          [words](const T& value) { return std::string(WordOf(words, value)); }};
 }
 
-Setting ScaleKindSetting(std::string_view key, std::string_view help,
-                         formats::ScaleKind QuantConfig::*field) {
-  return {key, "float|power_of_two|int16", help,
-          [field](QuantConfig& config, std::string_view value) {
-            config.*field = formats::ParseScaleKind(value);
+SettingKind<bool> Truth() {
+  SettingKind<bool> kind = Word<bool>(kTruths);
+  kind.read = [](std::string_view text) { return ParseWord<bool>(kTruths, ToLower(text)); };
+  return kind;
+}
+
+SettingKind<int64_t> Whole(std::string allowed, int64_t least,
+                           int64_t most = std::numeric_limits<int64_t>::max()) {
+  return {std::move(allowed),
+          [least, most](std::string_view text) {
+            const int64_t number = ParseInt(text, "a whole number");
+            if (number < least || number > most) {
+              Fail(ErrorCode::kInvalidArgument, "{} is {} than {}", number,
+                   number < least ? "less" : "more", number < least ? least : most);
+            }
+            return number;
           },
-          [field](const QuantConfig& config) {
-            return std::string(formats::ScaleKindName(config.*field));
+          [](int64_t number) { return std::to_string(number); }};
+}
+
+// Returns the number that a whole text is, if it lies between `least` and `most`.
+std::optional<double> NumberIn(std::string_view text, double least, double most) {
+  double number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  const bool is_number = error == std::errc() && end == text.data() + text.size();
+  return is_number && number >= least && number <= most ? std::optional(number) : std::nullopt;
+}
+
+// The largest number is finite.
+SettingKind<double> Real(std::string allowed, std::string_view what, double least,
+                         double most = std::numeric_limits<double>::max()) {
+  return {std::move(allowed),
+          [what, least, most](std::string_view text) {
+            const std::optional<double> number = NumberIn(text, least, most);
+            if (!number) Fail(ErrorCode::kInvalidArgument, "'{}' is no {}", text, what);
+            return *number;
+          },
+          [](double number) { return fmt::format("{}", number); }, /*has_fraction=*/true};
+}
+
+SettingKind<double> Positive(std::string allowed, double below) {
+  return Real(std::move(allowed), "number over 0", std::numeric_limits<double>::denorm_min(),
+              std::nextafter(below, 0.0));
+}
+
+// Beyond the most, the rounding of float32 itself counts.
+SettingKind<std::optional<double>> Decibels() {
+  static constexpr double kMostDb = 100;
+  return {"off|DB",
+          [](std::string_view text) -> std::optional<double> {
+            if (text == "off") return std::nullopt;
+            const std::optional<double> db = NumberIn(text, 0, kMostDb);
+            if (db) return db;
+            Fail(ErrorCode::kInvalidArgument, "'{}' is neither off nor a number of dB from 0 to {}",
+                 text, kMostDb);
+          },
+          [](const std::optional<double>& db) { return db ? fmt::format("{}", *db) : "off"; }};
+}
+
+SettingKind<double> BiasShare() {
+  return {"true|false|SHARE",
+          [](std::string_view text) {
+            if (text == "true") return 1.0;
+            if (text == "false") return 0.0;
+            const std::optional<double> share = NumberIn(text, 0, 1);
+            if (share) return *share;
+            Fail(ErrorCode::kInvalidArgument,
+                 "'{}' is neither true, false nor a number from 0 to 1", text);
+          },
+          [](double share) {
+            return share == 1 ? "true" : share == 0 ? "false" : fmt::format("{}", share);
+          },
+          /*has_fraction=*/true};
+}
+
+SettingKind<std::optional<SmoothWish>> Smooth() {
+  return {"none|auto|ALPHA",
+          [](std::string_view text) -> std::optional<SmoothWish> {
+            if (text == "none") return std::nullopt;
+            if (text == "auto") return SmoothWish{.alpha = std::nullopt};
+            const std::optional<double> alpha = NumberIn(text, 0, 1);
+            if (alpha) return SmoothWish{.alpha = alpha};
+            Fail(ErrorCode::kInvalidArgument, "'{}' is neither none, auto nor a number from 0 to 1",
+                 text);
+          },
+          [](const std::optional<SmoothWish>& smooth) -> std::string {
+            if (!smooth) return "none";
+            return smooth->alpha ? fmt::format("{}", *smooth->alpha) : "auto";
           }};
 }
 
-Setting RangeSetting(std::string_view key, std::string_view help, RangeMethod QuantConfig::*field) {
-  return {key, RangeMethodWords(), help,
-          [field](QuantConfig& config, std::string_view value) {
-            const RangeMethod method = ParseRangeMethod(value);
-            if (field == &QuantConfig::weight_range && method.is_dynamic()) {
-              Fail(ErrorCode::kInvalidArgument,
-                   "weights do not change from inference to inference");
+SettingKind<int64_t> BlockOrOff() {
+  static constexpr int64_t kLargest = 1024;
+  return {"off|SIZE",
+          [](std::string_view text) -> int64_t {
+            if (text == "off") return 0;
+            const int64_t size = ParseInt(text, "a size");
+            if (size >= 2 && size <= kLargest && std::has_single_bit(static_cast<uint64_t>(size))) {
+              return size;
             }
-            config.*field = method;
-            // Who asks for a method of activations gets it.
-            if (field == &QuantConfig::activation_range) config.guard_ranges.clear();
+            Fail(ErrorCode::kInvalidArgument, "'{}' is neither off nor a power of two from 2 to {}",
+                 text, kLargest);
           },
-          [field](const QuantConfig& config) { return RangeMethodName(config.*field); }};
+          [](int64_t size) { return size == 0 ? "off" : std::to_string(size); }};
 }
 
-Setting BoolSetting(std::string_view key, std::string_view help, bool QuantConfig::*field) {
-  return WordSetting<bool>(key, help, kTruths, field);
+SettingKind<std::optional<int64_t>> Axis() {
+  return {
+      "N|default",
+      [](std::string_view text) -> std::optional<int64_t> {
+        if (text == "default") return std::nullopt;
+        return ParseInt(text, "an axis");
+      },
+      [](const std::optional<int64_t>& axis) { return axis ? std::to_string(*axis) : "default"; }};
 }
 
-constexpr std::array<std::pair<std::string_view, bool>, 2> kNetworks{
-    {{"given", false}, {"float16", true}}};
-
-// Adds the settings of the key-value caches of decoders.
-void AddCacheSettings(std::vector<Setting>& settings) {
-  Setting format = FormatSetting(
-      "kv_cache",
-      "format of the key-value caches of a decoder: int8 or int4 with scales from samples, which "
-      "GroupQueryAttention holds as codes; another format rounds what enters a cache of floats",
-      &QuantConfig::kv_cache);
-  format.is_quiet = true;
-  settings.push_back(std::move(format));
-  settings.push_back(
-      {"kv_cache_granularity", "per_axis|per_tensor",
-       "integers of kv_cache: a scale for each head and channel (per_axis, the default), or one "
-       "for keys and one for values",
-       [](QuantConfig& config, std::string_view value) {
-         const Granularity granularity = ParseGranularity(value);
-         if (granularity == Granularity::kPerBlock) {
-           Fail(ErrorCode::kInvalidArgument, "caches have no blocks: per_axis or per_tensor");
-         }
-         config.kv_cache_granularity = granularity;
-       },
-       [](const QuantConfig& config) {
-         return std::string(GranularityName(config.kv_cache_granularity));
-       },
-       /*is_derived=*/false, /*is_quiet=*/true});
-  settings.push_back(
-      {"kv_cache_range", "mse|min_max",
-       "integers of kv_cache: the scale of the least squared error (mse, the default), or the "
-       "largest magnitude",
-       [](QuantConfig& config, std::string_view value) {
-         const RangeMethod method = ParseRangeMethod(value);
-         if (method.kind != RangeMethod::Kind::kMse && method.kind != RangeMethod::Kind::kMinMax) {
-           Fail(ErrorCode::kInvalidArgument, "caches take mse or min_max, not {}", value);
-         }
-         config.kv_cache_range = method;
-       },
-       [](const QuantConfig& config) { return RangeMethodName(config.kv_cache_range); },
-       /*is_derived=*/false, /*is_quiet=*/true});
+// A format's name in its canonical spelling, or "none".
+SettingKind<std::string> Format() {
+  return {"FORMAT|none",
+          [](std::string_view text) -> std::string {
+            const std::string_view name = Trim(text);
+            return ToLower(name) == "none" ? "none" : formats::FindFormat(name).name;
+          },
+          [](const std::string& format) { return format; }};
 }
 
-// Adds the settings that only integer formats need.
-void AddIntegerSettings(std::vector<Setting>& settings) {
-  settings.push_back(
-      SymmetricSetting("activation_symmetric",
-                       "integers: zero in the middle of the codes (default: true for signed types)",
-                       &QuantConfig::activation_symmetric));
-  settings.push_back(SymmetricSetting("weight_symmetric", "the same for weights (default: true)",
-                                      &QuantConfig::weight_symmetric));
-  settings.push_back(ScaleKindSetting("activation_scale_kind",
-                                      "integers: which scales are allowed (int16: M / 2^N)",
-                                      &QuantConfig::activation_scale_kind));
-  settings.push_back(ScaleKindSetting("weight_scale_kind", "the same for weights",
-                                      &QuantConfig::weight_scale_kind));
-  settings.push_back(RangeSetting(
-      "activation_range",
-      "integers: how a range follows from the calibration (default percentile(99.999)); dynamic: "
-      "no calibration, from each tensor when it is there (uint8 inputs of MatMul, Gemm, Conv, "
-      "LSTM); dynamic_rows: for MatMul and Gemm from each row, such as a token, and convolutions "
-      "stay float",
-      &QuantConfig::activation_range));
-  settings.push_back(RangeSetting("weight_range", "the same for weights (default min_max)",
-                                  &QuantConfig::weight_range));
-  settings.push_back(WordSetting<Granularity>(
-      "weight_granularity",
-      "integers: one scale for a weight, for each output channel (per_axis, the default), or for "
-      "each block of weight_block_size elements of a sum",
-      kGranularities, &QuantConfig::weight_granularity));
-  settings.push_back(
-      {"weight_block_size", "N", "elements that share a scale (per_block only)",
-       [](QuantConfig& config, std::string_view value) {
-         config.weight_block_size = ParseInt(value, "weight_block_size");
-         if (config.weight_block_size < 1 || config.weight_block_size > formats::kMaxBlockSize) {
-           Fail(ErrorCode::kInvalidArgument, "{} is no size of a block (1 to {})",
-                config.weight_block_size, formats::kMaxBlockSize);
-         }
-       },
-       [](const QuantConfig& config) { return std::to_string(config.weight_block_size); }});
-  settings.push_back(WordSetting<IntegerKernels>(
-      "integer_kernels",
-      "int8 weights behind uint8 activations: x86 processors without VNNI add two products in "
-      "saturating 16 bits. Choose codes whose sums fit, at the least loss, and uint8 for the few "
-      "layers that still lose more than 2 dB (safe, the default), the same without uint8 "
-      "(safe_int8), any codes, for processors with VNNI only (vnni), or 7 bits in every weight "
-      "(reduce_range)",
-      kIntegerKernels, &QuantConfig::integer_kernels));
-  settings.push_back(
-      {"reduce_range", "true|false", "true: integer_kernels=reduce_range, other tools' word for it",
-       [](QuantConfig& config, std::string_view value) {
-         if (ParseWord<bool>(kTruths, value)) {
-           config.integer_kernels = IntegerKernels::kReduceRange;
-         } else if (config.integer_kernels == IntegerKernels::kReduceRange) {
-           config.integer_kernels = IntegerKernels::kSafe;
-         }
-       },
-       [](const QuantConfig& config) -> std::string {
-         return config.integer_kernels == IntegerKernels::kReduceRange ? "true" : "false";
-       },
-       /*is_derived=*/true});
-  settings.push_back(
-      {"calibration_samples", "N",
-       "scales of activations follow from so many samples at most; 0: all (default). This says "
-       "nothing about finetune_samples",
-       [](QuantConfig& config, std::string_view value) {
-         const int64_t number = ParseInt(value, "calibration_samples");
-         if (number < 0) Fail(ErrorCode::kInvalidArgument, "{} is no number of samples", number);
-         config.calibration_samples = number;
-       },
-       [](const QuantConfig& config) { return std::to_string(config.calibration_samples); },
-       /*is_derived=*/false, /*is_quiet=*/true});
-  AddGuardSettings(settings);
+// A format that follows from other settings unless the user says one.
+SettingKind<std::string> DefaultedFormat() {
+  SettingKind<std::string> kind = Format();
+  kind.allowed = "FORMAT|none|default";
+  kind.read = [read = kind.read](std::string_view text) {
+    return ToLower(Trim(text)) == "default" ? "default" : read(text);
+  };
+  return kind;
+}
+
+SettingKind<std::optional<formats::ScaleChoice>> Scale() {
+  using Choice = std::optional<formats::ScaleChoice>;
+  return {"floor|ceil|even|mse|default",
+          [](std::string_view text) {
+            return text == "default" ? Choice() : formats::ParseScaleChoice(text);
+          },
+          [](const Choice& choice) {
+            return std::string(choice ? formats::ScaleChoiceName(*choice) : "default");
+          }};
+}
+
+SettingKind<formats::RoundingMode> Rounding() {
+  return {"half_to_even|half_away_from_zero|half_up", formats::ParseRoundingMode,
+          [](formats::RoundingMode mode) { return std::string(formats::RoundingModeName(mode)); }};
+}
+
+SettingKind<formats::ScaleKind> KindOfScale() {
+  return {"float|power_of_two|int16", formats::ParseScaleKind,
+          [](formats::ScaleKind kind) { return std::string(formats::ScaleKindName(kind)); }};
+}
+
+// Who asks for a method of activations gets it.
+SettingKind<RangeMethod> ActivationRange() {
+  return {.allowed = RangeMethodWords(),
+          .read = ParseRangeMethod,
+          .write = RangeMethodName,
+          .then = [](QuantConfig& config) { config.guard_ranges.clear(); }};
+}
+
+SettingKind<RangeMethod> WeightRange() {
+  return {RangeMethodWords(),
+          [](std::string_view text) {
+            const RangeMethod method = ParseRangeMethod(text);
+            if (!method.is_dynamic()) return method;
+            Fail(ErrorCode::kInvalidArgument, "weights do not change from inference to inference");
+          },
+          RangeMethodName};
+}
+
+SettingKind<RangeMethod> CacheRange() {
+  return {"mse|min_max",
+          [](std::string_view text) {
+            const RangeMethod method = ParseRangeMethod(text);
+            const bool is_known =
+                method.kind == RangeMethod::Kind::kMse || method.kind == RangeMethod::Kind::kMinMax;
+            if (is_known) return method;
+            Fail(ErrorCode::kInvalidArgument, "caches take mse or min_max, not {}", text);
+          },
+          RangeMethodName};
+}
+
+SettingKind<std::vector<RangeMethod>> Ranges() {
+  return {"none|METHOD+METHOD",
+          [](std::string_view text) {
+            std::vector<RangeMethod> methods;
+            if (text == "none") return methods;
+            for (const std::string& word : Split(text, '+')) {
+              methods.push_back(ParseRangeMethod(word));
+              if (!methods.back().is_dynamic()) continue;
+              Fail(ErrorCode::kInvalidArgument, "'{}' gives no ranges before the model runs", word);
+            }
+            return methods;
+          },
+          [](const std::vector<RangeMethod>& methods) -> std::string {
+            if (methods.empty()) return "none";
+            std::vector<std::string> words;
+            for (const RangeMethod& method : methods) words.push_back(RangeMethodName(method));
+            return Join(words, "+");
+          }};
+}
+
+SettingKind<Granularity> CacheGranularity() {
+  return {"per_axis|per_tensor",
+          [](std::string_view text) {
+            const Granularity granularity = ParseGranularity(text);
+            if (granularity != Granularity::kPerBlock) return granularity;
+            Fail(ErrorCode::kInvalidArgument, "caches have no blocks: per_axis or per_tensor");
+          },
+          [](Granularity granularity) { return std::string(GranularityName(granularity)); }};
+}
+
+SettingKind<std::vector<FinetunePass>> Passes() {
+  return {FinetunePassWords(), ParseFinetunePasses, FinetunePassNames};
+}
+
+// Lists are separated by semicolons: names of nodes may hold commas, and so do regular expressions.
+SettingKind<std::vector<std::string>> List(std::string allowed,
+                                           void (*check)(const std::string&) = nullptr) {
+  return {std::move(allowed),
+          [check](std::string_view text) {
+            std::vector<std::string> items;
+            for (const std::string& item : Split(text, ';')) {
+              if (Trim(item).empty()) continue;
+              items.emplace_back(Trim(item));
+              if (check != nullptr) check(items.back());
+            }
+            return items;
+          },
+          [](const std::vector<std::string>& items) { return Join(items, ";"); }};
+}
+
+SettingKind<std::vector<std::string>> Patterns() {
+  // The constructor throws for a text that is no pattern.
+  return List("REGEX[;REGEX...]", [](const std::string& text) { NamePattern{text}; });
+}
+
+SettingKind<std::vector<std::string>> JoinedPairs() {
+  return List("OP_TYPE>OP_TYPE[;...]", [](const std::string& pair) { CheckJoinedPair(pair); });
+}
+
+}  // namespace kinds
+
+// Makes the row of a setting; `access` gives its field of a configuration.
+template <typename T, typename Access>
+Setting MakeRow(SettingKind<T> kind, Access access) {
+  return {.key = {},
+          .allowed = kind.allowed,
+          .help = {},
+          .set =
+              [kind, access](QuantConfig& config, std::string_view text) {
+                access(config) = kind.read(text);
+                if (kind.then) kind.then(config);
+              },
+          .get = [kind, access](const QuantConfig& config) { return kind.write(access(config)); },
+          .has_fraction = kind.has_fraction};
+}
+
+// Makes the row of a setting that sets two fields, and shows the second one.
+template <typename T>
+Setting MakeRowOfBoth(SettingKind<T> kind, T QuantConfig::*one, T QuantConfig::*other) {
+  Setting row = MakeRow(
+      kind, [other](auto& config) -> auto& { return config.*other; });
+  row.set = [kind, one, other](QuantConfig& config, std::string_view text) {
+    config.*one = config.*other = kind.read(text);
+  };
+  return row;
+}
+
+Setting ScaleOfBoth() {
+  return MakeRowOfBoth(kinds::Scale(), &QuantConfig::activation_scale, &QuantConfig::weight_scale);
+}
+
+Setting RoundingOfBoth() {
+  return MakeRowOfBoth(kinds::Rounding(), &QuantConfig::activation_rounding,
+                       &QuantConfig::weight_rounding);
+}
+
+Setting ReduceRange() {
+  return {.key = {},
+          .allowed = JoinWords<bool>(kTruths),
+          .help = {},
+          .set =
+              [](QuantConfig& config, std::string_view text) {
+                if (kinds::Truth().read(text)) {
+                  config.integer_kernels = IntegerKernels::kReduceRange;
+                } else if (config.integer_kernels == IntegerKernels::kReduceRange) {
+                  config.integer_kernels = IntegerKernels::kSafe;
+                }
+              },
+          .get = [](const QuantConfig& config) -> std::string {
+            return config.integer_kernels == IntegerKernels::kReduceRange ? "true" : "false";
+          }};
+}
+
+enum class Echo { kAlways, kChanged };
+
+void AddRow(std::vector<Setting>& settings, Setting row, std::string_view key, SettingScope scope,
+            std::string_view help) {
+  row.key = key;
+  row.scope = scope;
+  row.help = help;
+  const std::string value = row.get(QuantConfig());
+  // Help says itself what "default" means, and what an empty list does.
+  if (!row.is_derived && !value.empty() && value != "default") {
+    row.help += fmt::format(" (default {})", value);
+  }
+  settings.push_back(std::move(row));
+}
+
+Setting Echoed(Setting row, Echo echo) {
+  row.is_quiet = echo == Echo::kChanged;
+  return row;
+}
+
+Setting Derived(Setting row) {
+  row.is_derived = true;
+  return row;
 }
 
 std::vector<Setting> MakeSettings() {
+  using namespace kinds;
+  using enum Echo;
+  using enum SettingScope;
   std::vector<Setting> settings;
-  settings.push_back(
-      FormatSetting("activations", "format of the activations", &QuantConfig::activations));
-  settings.push_back(FormatSetting("weights", "format of the weights", &QuantConfig::weights));
-  settings.push_back(DefaultedFormatSetting(
-      "biases",
-      "format of the biases (default: float, or int32 with the scale of the products where these "
-      "are integers; none: float; other integers have a scale of their own)",
-      &QuantConfig::biases));
-  settings.push_back(DefaultedFormatSetting(
-      "embeddings",
-      "format of the tables that Gather looks rows up in (default: that of blocks of 8 bits and "
-      "more, mxint8 beside narrower blocks, 16 bits beside 16 bits, 8 beside dynamic integers, "
-      "else float)",
-      &QuantConfig::embeddings));
-  AddCacheSettings(settings);
-  settings.push_back(
-      {"network", "given|float16",
-       "float16: the network itself becomes one of FLOAT16, as FP16 makes it: constants and "
-       "activations; inputs and outputs keep their type, and operators that need it keep FLOAT",
-       [](QuantConfig& config, std::string_view value) {
-         config.is_half_network = ParseWord<bool>(kNetworks, value);
-       },
-       [](const QuantConfig& config) {
-         return std::string(WordOf<bool>(kNetworks, config.is_half_network));
-       },
-       /*is_derived=*/false, /*is_quiet=*/true});
-  settings.push_back(WordSetting<Placement>(
-      "placement",
-      "quantize around the operators that multiply (compute), around every operator (all), or "
-      "around those that ONNX Runtime runs on integers, outputs included (qdq); default: qdq "
-      "where activations are integers, else compute",
-      kPlacements, &QuantConfig::placement));
-  settings.push_back({"scale", std::string(kScaleWords), "sets activation_scale and weight_scale",
-                      [](QuantConfig& config, std::string_view value) {
-                        config.activation_scale = config.weight_scale = ParseScale(value);
-                      },
-                      [](const QuantConfig& config) { return ScaleWord(config.weight_scale); },
-                      /*is_derived=*/true});
-  settings.push_back(ScaleSetting("activation_scale",
-                                  "how the shared exponent of a block of activations is chosen",
-                                  &QuantConfig::activation_scale));
-  settings.push_back(ScaleSetting("weight_scale",
-                                  "how the shared exponent of a block of weights is chosen",
-                                  &QuantConfig::weight_scale));
-  settings.push_back(
-      {"rounding", std::string(kRoundingWords), "sets activation_rounding and weight_rounding",
-       [](QuantConfig& config, std::string_view value) {
-         config.activation_rounding = config.weight_rounding = formats::ParseRoundingMode(value);
-       },
-       [](const QuantConfig& config) {
-         return std::string(formats::RoundingModeName(config.weight_rounding));
-       },
-       /*is_derived=*/true});
-  settings.push_back(RoundingSetting(
-      "activation_rounding", "how elements of activations are rounded (default half_to_even)",
-      &QuantConfig::activation_rounding));
-  settings.push_back(RoundingSetting("weight_rounding", "the same for weights and biases",
-                                     &QuantConfig::weight_rounding));
-  settings.push_back(WordSetting<OperatorSet>(
-      "operators",
-      "whose operator names are written: our own, AMD Quark's for models that must run in its "
-      "library, or ONNX's Cast there and back (bf16, fp16, fp8), or "
-      "Casts for bf16 and AMD Quark's for all others (quark_cast)",
-      kOperatorSets, &QuantConfig::operators));
-  settings.push_back(WordSetting<ops::ShortAxis>(
-      "short_axis",
-      "weights whose reduction axis is shorter than a block: read the kernel window as one row "
-      "(flatten, the default), block along axis 0 (channels), or keep short blocks (axis)",
-      kShortAxes, &QuantConfig::short_axis));
-  settings.push_back(
-      {"block_axis", "N|default",
-       "axis of blocks around convolutions and operators that do not multiply, negative: from the "
-       "end; of values with fewer axes the last (default: the channels). Blocks of matrix products "
-       "always run along the axis that is summed over",
-       [](QuantConfig& config, std::string_view value) {
-         config.block_axis = value == "default"
-                                 ? std::nullopt
-                                 : std::optional<int64_t>(ParseInt(value, "block_axis"));
-       },
-       [](const QuantConfig& config) {
-         return config.block_axis ? std::to_string(*config.block_axis) : std::string("default");
-       }});
-  AddIntegerSettings(settings);
-  settings.push_back(
-      {"finetune", FinetunePassWords(),
-       "learns weights from samples: one of these recipes, or passes joined by +",
-       [](QuantConfig& config, std::string_view value) {
-         config.finetune = ParseFinetunePasses(value);
-       },
-       [](const QuantConfig& config) { return FinetunePassNames(config.finetune); }});
-  AddFinetuneSettings(settings);
-  AddEqualizationSettings(settings);
-  settings.push_back(BoolSetting(
-      "activation_scaled",
-      "bf16, fp16, fp8: divide by a scale of the tensor, from the calibration, before rounding: "
-      "against overflow (default false)",
-      &QuantConfig::activation_scaled));
-  settings.push_back(BoolSetting("weight_scaled", "the same for weights, from their largest value",
-                                 &QuantConfig::weight_scaled));
-  settings.push_back(BoolSetting(
-      "dual_quant",
-      "where an operator reads a value in another format than its producer's activations have, "
-      "round it to both, the producer's first (AMD Quark's DualQuantNodes; default false)",
-      &QuantConfig::dual_quant));
-  settings.push_back(
-      {"float_between", "OP_TYPE>OP_TYPE[;...]",
-       "values between such operators get no quantizer if nothing else reads them, as AMD Quark's "
-       "RemoveQDQ words have it: 'Conv>Relu;Conv>Relu6' (a Clip from 0 to 6 is Relu6, one to 1 "
-       "Relu1). This is for formats without blocks and placements all and compute",
-       [](QuantConfig& config, std::string_view value) {
-         config.float_between = ParseList(value);
-         for (const std::string& pair : config.float_between) CheckJoinedPair(pair);
-       },
-       [](const QuantConfig& config) { return Join(config.float_between, ";"); },
-       /*is_derived=*/false, /*is_quiet=*/true});
-  settings.push_back(
-      {"passes", "PASS=WORD[;...]",
-       "passes of the preparation that run on request, each with a word of its setting",
-       [](QuantConfig& config, std::string_view value) { config.passes = ParseList(value); },
-       [](const QuantConfig& config) { return Join(config.passes, ";"); },
-       /*is_derived=*/false, /*is_quiet=*/true});
-  Setting blocks = BoolSetting("float_between_blocks",
-                               "float_between is for formats with blocks, too (default false)",
-                               &QuantConfig::float_between_blocks);
-  blocks.is_quiet = true;
-  settings.push_back(std::move(blocks));
-  settings.push_back({"exclude_nodes", "REGEX[;REGEX...]",
-                      "nodes whose whole name matches stay float",
-                      [](QuantConfig& config, std::string_view value) {
-                        config.exclude_nodes = ParsePatterns(value);
-                      },
-                      [](const QuantConfig& config) { return Join(config.exclude_nodes, ";"); }});
-  settings.push_back(
-      {"exclude_op_types", "OP_TYPE[;OP_TYPE...]", "operators of these types stay float",
-       [](QuantConfig& config, std::string_view value) {
-         config.exclude_op_types = ParseList(value);
-       },
-       [](const QuantConfig& config) { return Join(config.exclude_op_types, ";"); }});
+#define BITPRESS_ROW(type, place, key, scope, echo, kind, help)                \
+  AddRow(settings,                                                             \
+         Echoed(MakeRow<type>(                                                 \
+                    kind, [](auto& config) -> auto& { return config.place; }), \
+                echo),                                                         \
+         #key, scope, help);
+#define BITPRESS_SETTING(type, key, value, scope, echo, kind, help) \
+  BITPRESS_ROW(type, key, key, scope, echo, kind, help)
+#define BITPRESS_EQUALIZE_SETTING(type, field, key, value, scope, echo, kind, help) \
+  BITPRESS_ROW(type, equalization.field, key, scope, echo, kind, help)
+#define BITPRESS_FINETUNE_SETTING(type, field, key, value, scope, echo, kind, help) \
+  BITPRESS_ROW(type, finetune_settings.field, key, scope, echo, kind, help)
+#define BITPRESS_DERIVED_SETTING(key, scope, maker, help) \
+  AddRow(settings, Derived(maker()), #key, scope, help);
+#include "plan/settings.inc"
+#undef BITPRESS_ROW
   return settings;
 }
 
@@ -404,18 +400,20 @@ std::span<const Setting> AllSettings() {
   return settings;
 }
 
-void ApplySetting(QuantConfig& config, std::string_view key, std::string_view value) {
+const Setting& FindSetting(std::string_view key) {
   std::vector<std::string> keys;
   for (const Setting& setting : AllSettings()) {
-    if (setting.key == key) {
-      WithContext(fmt::format("setting {} ({})", key, setting.allowed),
-                  [&] { setting.set(config, value); });
-      return;
-    }
+    if (setting.key == key) return setting;
     keys.emplace_back(setting.key);
   }
   Fail(ErrorCode::kInvalidArgument, "there is no setting '{}'{}; the settings are {}", key,
        DidYouMean(key, keys), Join(keys, ", "));
+}
+
+void ApplySetting(QuantConfig& config, std::string_view key, std::string_view value) {
+  const Setting& setting = FindSetting(key);
+  WithContext(fmt::format("setting {} ({})", key, setting.allowed),
+              [&] { setting.set(config, value); });
 }
 
 void ApplySetting(QuantConfig& config, std::string_view assignment) {

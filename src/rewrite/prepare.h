@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/fields.h"
+#include "bitpress/quantize_options.h"
 #include "graph/model.h"
 #include "graph/narrow_to_half.h"
 #include "graph/pass.h"
@@ -17,16 +18,7 @@
 
 namespace bitpress::rewrite {
 
-// The clean-up of a model before it is planned.
-enum class Preparation {
-  // Models as exporters write them become quantizable: ONNX Runtime's basic optimizations fold
-  // constants and BatchNorm, and dead nodes go. A model with weights that we packed is cleaned up
-  // already: only dead nodes go, and the weights stay packed.
-  kOptimize,
-  // Only Constant nodes become initializers. This is for models with operators that this machine
-  // does not have.
-  kAsIs,
-};
+using bitpress::Preparation;
 
 struct PrepareOptions {
   Preparation preparation = Preparation::kOptimize;

@@ -15,21 +15,12 @@ using plan::QuantConfig;
 constexpr std::string_view kFloat = "float";
 constexpr std::string_view kAnyNode = ".*";  // a regular expression
 
-// Returns the side of a layer that a setting is about; nothing if it is about the layer or the
-// model as a whole.
-std::optional<Side> SideOf(std::string_view key) {
-  constexpr std::array<std::string_view, 4> kOfWeights{"integer_kernels", "reduce_range",
-                                                       "short_axis", "biases"};
-  if (key.starts_with("weight") || std::ranges::find(kOfWeights, key) != kOfWeights.end()) {
-    return Side::kWeights;
-  }
-  if (key.starts_with("activation")) return Side::kActivations;
-  return std::nullopt;
-}
-
-bool IsAbout(Side side, std::string_view key) {
-  const std::optional<Side> of_key = SideOf(key);
-  return of_key && (side == Side::kBoth || side == *of_key);
+// Returns whether a setting is about this side of a layer.
+bool IsAbout(Side side, const plan::Setting& setting) {
+  const bool is_of_weights = setting.scope == plan::SettingScope::kWeights;
+  const bool is_of_activations = setting.scope == plan::SettingScope::kActivations;
+  return (is_of_weights && side != Side::kActivations) ||
+         (is_of_activations && side != Side::kWeights);
 }
 
 int BitsOf(const std::string& format) {
@@ -57,7 +48,8 @@ Candidate ParseCandidate(const std::string& name) {
   }
   candidate.config = plan::ConfigByName(name);
   // A network of another type is no choice for a part of one; the format is.
-  if (candidate.config.is_half_network) candidate.config = plan::ConfigByName("FP16_SIMULATED");
+  if (candidate.config.network != plan::Network::kGiven)
+    candidate.config = plan::ConfigByName("FP16_SIMULATED");
   if (!candidate.config.finetune.empty()) {
     Fail(ErrorCode::kInvalidArgument,
          "candidate '{}' learns weights from samples, which happens once for the whole plan: give "
@@ -73,7 +65,7 @@ Candidate ParseCandidate(const std::string& name) {
 
 void CopySettings(QuantConfig& to, const QuantConfig& from, Side side) {
   for (const plan::Setting& setting : plan::AllSettings()) {
-    if (!setting.is_derived && IsAbout(side, setting.key)) setting.set(to, setting.get(from));
+    if (!setting.is_derived && IsAbout(side, setting)) setting.set(to, setting.get(from));
   }
 }
 
@@ -214,7 +206,7 @@ Settings RuleSettings(const Space& space, std::span<const size_t> combination) {
     const Part& part = space.parts[index];
     if (part.candidate.changes) return *part.candidate.changes;
     for (const plan::Setting& setting : plan::AllSettings()) {
-      if (setting.is_derived || !IsAbout(part.side, setting.key)) continue;
+      if (setting.is_derived || !IsAbout(part.side, setting)) continue;
       std::string value = setting.get(part.candidate.config);
       const bool is_format = setting.key == "weights" || setting.key == "activations";
       if (is_format || value != setting.get(space.base)) {

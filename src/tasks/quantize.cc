@@ -58,7 +58,7 @@ void Write(graph::Model& model, plan::ResolvedPlan& resolved, const emit::ApplyO
   const uint64_t decoded = report.prepared_parts.constants -
                            std::min(report.prepared_parts.constants, report.input_parts.constants);
   const uint64_t room = std::max(report.input_bytes + decoded, kLeastBytes);
-  const bool may_shrink = resolved.plan.config.guard_db && !resolved.scales.empty() &&
+  const bool may_shrink = resolved.plan.config.guard && !resolved.scales.empty() &&
                           plan::ResolvePlacement(resolved.plan.config) == plan::Placement::kQdq &&
                           apply.storage == emit::Storage::kPacked &&
                           report.input_bytes <= kMostGrowingBytes;
@@ -74,15 +74,18 @@ void Write(graph::Model& model, plan::ResolvedPlan& resolved, const emit::ApplyO
       return !original || num_bytes <= room ||
              calibrate::ShrinkFile(resolved, *original, num_bytes - room) == 0;
     };
-    WrittenModel written = WriteModel(std::move(model), {.output = options.output,
-                                                         .given = options.model,
-                                                         .external_data = options.external_data,
-                                                         .is_checked = options.is_checked,
-                                                         .samples = options.samples,
-                                                         .num_products = num_products,
-                                                         .wanted_db = WantedDb(resolved.plan),
-                                                         .accepts = accepts,
-                                                         .progress = options.progress});
+    WrittenModel written =
+        WriteModel(std::move(model),
+                   {.output = options.output,
+                    .given = options.model,
+                    .external_data = options.has_external_data ? graph::ExternalData::kAlways
+                                                               : graph::ExternalData::kIfNeeded,
+                    .is_checked = options.is_checked,
+                    .samples = options.samples,
+                    .num_products = num_products,
+                    .wanted_db = WantedDb(resolved.plan),
+                    .accepts = accepts,
+                    .progress = options.progress});
     if (written.is_accepted) {
       report.output_bytes = written.num_bytes;
       report.target = std::move(written.target);
@@ -104,9 +107,7 @@ QuantizeReport QuantizeOnce(const QuantizeOptions& options) {
   WithContext(fmt::format("'{}'", options.model.string()), [&] {
     plan::ResolvedPlan& resolved = quantized.resolved;
     Finetune(quantized, options, pool, report);
-    emit::ApplyOptions apply = options.apply;
-    apply.disabled_passes = options.disabled_passes;
-    Write(quantized.model, resolved, apply, options, pool, report);
+    Write(quantized.model, resolved, FormOf(options), options, pool, report);
     if (!options.cache_scales_output.empty()) {
       WriteCacheScales(options.cache_scales_output, resolved.plan);
     }
@@ -125,6 +126,14 @@ QuantizeReport QuantizeOnce(const QuantizeOptions& options) {
 }
 
 }  // namespace
+
+emit::ApplyOptions FormOf(const QuantizeOptions& options) {
+  emit::ApplyOptions form;
+#define BITPRESS_FORM_OPTION(type, field, ...) form.field = options.field;
+#include "bitpress/quantize_options.inc"
+  form.disabled_passes = options.disabled_passes;
+  return form;
+}
 
 QuantizeReport Quantize(const QuantizeOptions& given) {
   QuantizeOptions options = given;

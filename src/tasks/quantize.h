@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "base/fields.h"
+#include "bitpress/quantize_options.h"
 #include "calibrate/held_back.h"
 #include "deploy/check_target.h"
 #include "emit/apply_plan.h"
@@ -33,7 +34,7 @@ namespace bitpress::tasks {
 struct SharedWork;  // shared_work.h
 
 // The samples are for scales, fine-tuning, SmoothQuant and the check at the end.
-struct QuantizeOptions : RunOptions {
+struct QuantizeOptions : RunOptions, QuantizeChoices {
   std::filesystem::path model;
   // The quantized model's file; may be `model` itself. It is written at the end and all at once: at
   // any time the old file or the new one is there, never a part. Until then fine-tuning keeps
@@ -46,22 +47,12 @@ struct QuantizeOptions : RunOptions {
   std::shared_ptr<SharedWork> shared = {};
   // Changes the settings of fine-tuning in the plan's configuration; may be empty.
   std::function<void(plan::QuantConfig&)> change_plan = {};
-  rewrite::Preparation preparation = rewrite::Preparation::kOptimize;
-  graph::PassNames disabled_passes = {};  // see AllPasses; for bisecting
-  // A file of Calibrate with the statistics for integer activations. Empty: they are gathered from
-  // the samples.
-  std::filesystem::path calibration;
-  // A file with the scales of key-value caches (tasks/cache_scales.h). Empty: they follow from
-  // statistics.
-  std::filesystem::path cache_scales = {};
-  // The file that the scales of the caches are written to; empty: none.
-  std::filesystem::path cache_scales_output = {};
-  emit::ApplyOptions apply;
-  graph::ExternalData external_data = graph::ExternalData::kIfNeeded;
-  bool is_checked = true;  // the written model is loaded and run, see WriteModel
 
   bool has_plan() const { return plan || !plan_file.empty(); }
 };
+
+// Returns the form that the model is written in.
+emit::ApplyOptions FormOf(const QuantizeOptions& options);
 
 // A pass of the preparation that changes what the model computes, before anything is rounded.
 struct ChangingPass {

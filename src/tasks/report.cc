@@ -112,7 +112,7 @@ class Reporter {
     layers_ = report::FindLayers(reference_, described_);
     report::WeightOptions weights;
     weights.progress = options_.progress;
-    if (config_ && (config_->smooth || HasAwq())) {
+    if (config_ && (config_->smooth_quant || HasAwq())) {
       weights.incomparable =
           "SmoothQuant or AWQ moved scales between activations and weights: not comparable";
     }

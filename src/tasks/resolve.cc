@@ -71,7 +71,7 @@ Statistics StatisticsFor(const graph::Model& model, const plan::QuantPlan& plan,
   };
   // Smoothing with other settings gives the values other numbers.
   SharedWork own;
-  const bool is_shared = options.shared && !plan.config.smooth;
+  const bool is_shared = options.shared && !plan.config.smooth_quant;
   return (is_shared ? *options.shared : own).statistics.Get(key, gather);
 }
 
@@ -115,14 +115,14 @@ Prepared PrepareModel(const QuantizeOptions& options, const plan::QuantConfig& c
   report.input_bytes = made.input_bytes;
   report.rewritten = std::move(made.rewritten);
   Prepared prepared{std::move(made.model), std::nullopt};
-  if (!config.smooth || options.disabled_passes.contains(kSmoothPass)) return prepared;
+  if (!config.smooth_quant || options.disabled_passes.contains(kSmoothPass)) return prepared;
   const auto smooth = [&](graph::Model& model) {
     if (!options.calibration.empty()) {
       prepared.table = LoadTable(model, rewrites, options.calibration);
     }
     SmoothTaskOptions settings;
     static_cast<RunOptions&>(settings) = options;
-    settings.alpha = config.smooth->alpha;
+    settings.alpha = config.smooth_quant->alpha;
     settings.model_name = options.model.filename().string();
     settings.calibration = options.calibration;
     // A plan names the values of the model as it is.
@@ -144,7 +144,7 @@ plan::ResolvedPlan Resolve(plan::QuantPlan plan, Prepared& prepared, const Quant
     report.held_back = calibrate::CompareHeldBack(plan, statistics->table, *statistics->parts);
   }
   // The guard has nothing to do where no scale is chosen from statistics.
-  const bool is_guarded = plan.config.guard_db && !calibrate::ValuesToCalibrate(plan).empty();
+  const bool is_guarded = plan.config.guard && !calibrate::ValuesToCalibrate(plan).empty();
   std::unique_ptr<data::Source> samples;
   if (is_guarded && options.samples.is_given()) {
     samples = OpenSamples(prepared.model, options.First(calibrate::kMostGuardCandidates));

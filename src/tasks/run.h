@@ -19,7 +19,8 @@ namespace bitpress::tasks {
 
 struct RunOptions {
   data::SampleSpec samples = {};
-  size_t num_threads = 0;      // 0: one per core
+#define BITPRESS_RUN_OPTION(type, field, key, value, ...) type field = value;
+#include "bitpress/quantize_options.inc"
   ProgressSink progress = {};  // may be empty
 
   // Returns the same options with the first `limit` of the samples.

@@ -60,7 +60,7 @@ SearchSpace::SearchSpace(const SpaceOptions& options)
       model_(rewrite::Prepare(options.model, {.preparation = options.preparation,
                                               .rewrites = plan::ResolveRewrites(space_.base)})) {
   options_.samples.kept = std::make_shared<data::KeptSamples>();  // for all trials
-  if (space_.base.smooth) {
+  if (space_.base.smooth_quant) {
     Fail(ErrorCode::kUnsupported,
          "smooth_quant changes the model that is searched: smooth it first, by quantize with the "
          "settings activations=none, weights=none and smooth_quant");

@@ -52,9 +52,9 @@ void Answer(const std::vector<float>& values, const calibrate::TensorStatistics&
         is_symmetric ? formats::ElementType::kInt8 : formats::ElementType::kUInt8, is_symmetric};
     const auto params = calibrate::ChooseQParams(statistics, method, spec);
     calibrate::Range range;
-    if (calibrate::IsRangeBased(method)) {
+    try {
       range = calibrate::ChooseRange(statistics, method, spec);
-    } else {
+    } catch (const Error&) {  // a method that chooses scales
       const formats::FloatRange floats = formats::RangeOf(params, spec);
       range = {floats.min, floats.max};
     }

@@ -18,9 +18,6 @@ from bitpress.distributed._jobs import FunctionJob, Where
 from bitpress.distributed._processes import Processes
 from bitpress.distributed._shards import SHARDS_OF_A_WORKER, Folder, Shard, count_samples, finish, key_of, path_of, shards_in, shared
 
-# The last step alone needs these: how the model is written.
-_OF_WRITING = {"storage", "target", "form", "accuracy_level", "portable", "external_data", "check", "kv_scales", "save_kv_scales"}
-
 
 def moments(model: Model, data: Data, output: PathLike, config: Optional[ConfigLike] = None, *, where: Optional[Where] = None,
             shards: int = 0, folder: Optional[PathLike] = None, threads: int = 1, progress: Progress = None,
@@ -82,7 +79,8 @@ def quantize(model: Model, output: PathLike, config: Optional[ConfigLike] = None
         threads: of each worker. Also of the last step, in this process.
     """
     target = Path(output)
-    writing = {name: arguments.pop(name) for name in _OF_WRITING & set(arguments)}
+    # The last step alone needs these: how the model is written.
+    writing = {option.key: arguments.pop(option.key) for option in _native.list_options() if option.is_of_writing and option.key in arguments}
     if data is None:
         raise ArgumentTypeError("fine-tuning learns from samples: give data")
     with _call("quantize", model, data, target, config, where, shards, folder, threads, arguments) as call:
@@ -121,15 +119,20 @@ class _Call:
         return finish(parts, self.folder, self.workers, self.num_shards, f"{verb} on {self.workers.num_workers} workers", progress)
 
 
+def _absolute(value: Any, option: _native.Option) -> Any:
+    """The value of an option for workers in other folders."""
+    return str(existing(value, option.key).absolute()) if option.is_read and value is not None else value
+
+
 @contextlib.contextmanager
 def _call(verb: str, model: Model, data: Optional[Data], output: Path, config: Optional[ConfigLike], where: Optional[Where], shards: int,
           folder: Optional[PathLike], threads: int, arguments: Dict[str, Any], moments: Optional[Path] = None) -> Iterator[_Call]:
     """Checks the arguments and opens the folder, which is removed if the call ends well."""
     path = path_of(folder, output, shards)
     plan: Union[PathLike, Plan, None] = arguments.pop("plan", None)
-    calibration, labels = arguments.pop("calibration", None), arguments.pop("labels", None)
-    image, samples, as_is = arguments.pop("image", ""), arguments.pop("samples", 0), arguments.pop("as_is", False)
-    rules = arguments.pop("rules", ())
+    labels, rules = arguments.pop("labels", None), arguments.pop("rules", ())
+    image, samples = arguments.pop("image", ""), arguments.pop("samples", 0)
+    options = {option.key: _absolute(arguments.pop(option.key), option) for option in _native.list_options() if option.key in arguments}
     use_onnxruntime()
     workers: Where = where or Processes()
     with contextlib.ExitStack() as stack:
@@ -137,8 +140,7 @@ def _call(verb: str, model: Model, data: Optional[Data], output: Path, config: O
         labels_file = None if labels is None else existing(labels, "file of labels").absolute()
         read = {"data": None if data is None else shared(data, stack), "image": image, "labels": labels_file and str(labels_file),
                 "samples": samples}
-        learned: Dict[str, Any] = {"model": str(file), "as_is": as_is,
-                                   "calibration": calibration and str(existing(calibration, "calibration").absolute())}
+        learned: Dict[str, Any] = {"model": str(file), **options}
         if plan is None:
             if config is None:
                 raise InvalidArgumentError("neither config nor plan is given: config is a preset, a format, a .json file or a Config")

@@ -1,0 +1,67 @@
+// The types of the options of quantize, and a struct of all that are plain values
+// (quantize_options.inc).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <set>
+#include <string>
+
+namespace bitpress {
+
+// The form in which quantized weights are stored in the model.
+enum class Storage {
+  kPacked,     // codes and scales at their real width, decoded by a function when the model is
+               // loaded
+  kSimulated,  // floats that hold the quantized values
+  // What other tools write and compilers look for: codes of integers behind a DequantizeLinear, and
+  // floats behind the quantizers that activations have. Where neither can be, kPacked.
+  kQdq,
+};
+
+// The operator sets that a quantized model may use.
+enum class Target {
+  kAutomatic,    // kBitpress for block formats, kPortable for integers
+  kPortable,     // ONNX operators and ours; ours have functions of ONNX operators
+  kOnnxRuntime,  // also MatMulNBits and GatherBlockQuantized
+  // Also products from the codes of weights, which have functions, too; and the former for
+  // integers.
+  kBitpress,
+};
+
+// The accuracy of MatMulNBits (its attribute `accuracy_level`).
+enum class AccuracyLevel : int64_t {
+  kFloat = 1,  // products of floats, as a MatMul; ONNX Runtime is fast with it at 4 bits only
+  kInt8 = 4,   // activations are rounded to 8 bits in blocks at run time: fast at 2, 4 and 8 bits
+};
+
+// The form in which operators on integers are written.
+enum class IntegerForm {
+  kQdq,        // float operators between DequantizeLinear and QuantizeLinear
+  kQOperator,  // operators on codes
+};
+
+// The clean-up of a model before it is planned.
+enum class Preparation {
+  // Models as exporters write them become quantizable: ONNX Runtime's basic optimizations fold
+  // constants and BatchNorm, and dead nodes go. A model with weights that we packed is cleaned up
+  // already: only dead nodes go, and the weights stay packed.
+  kOptimize,
+  // Only Constant nodes become initializers. This is for models with operators that this machine
+  // does not have.
+  kAsIs,
+};
+
+// Names of steps (`bitpress quantize --help` lists them).
+using PassNames = std::set<std::string, std::less<>>;
+
+// The options of quantize that are plain values.
+struct QuantizeChoices {
+#define BITPRESS_OPTION(type, field, key, value, ...) type field = value;
+#define BITPRESS_FORM_OPTION(type, field, key, value, ...) type field = value;
+#include "bitpress/quantize_options.inc"
+};
+
+}  // namespace bitpress
