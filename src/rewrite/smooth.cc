@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "ops/layer_channels.h"
+#include "ops/operator_traits.h"
 #include "rewrite/scale_channels.h"
 
 namespace bitpress::rewrite {
