@@ -10,24 +10,25 @@ namespace bitpress::apps {
 namespace {
 
 // Says on which samples the errors of the layers were measured.
-std::string DescribeJudge(const finetune::FinetuneReport& report) {
-  using finetune::Judge;
-  for (const Judge judge : {Judge::kHeldBack, Judge::kHalves, Judge::kPositions, Judge::kLearned}) {
-    const size_t num_others =
-        report.layers.size() - report.NumJudgedBy(judge) - report.NumJudgedBy(Judge::kNone);
-    if (num_others == 0) return fmt::format(" on {}", finetune::JudgesOf(judge));
+std::string DescribeValidation(const finetune::FinetuneReport& report) {
+  using finetune::ValidatedOn;
+  for (const ValidatedOn samples : {ValidatedOn::kHeldBack, ValidatedOn::kHalves,
+                                    ValidatedOn::kPositions, ValidatedOn::kLearned}) {
+    const size_t num_others = report.layers.size() - report.NumValidatedOn(samples) -
+                              report.NumValidatedOn(ValidatedOn::kNone);
+    if (num_others == 0) return fmt::format(" on {}", finetune::SamplesOf(samples));
   }
   return "";
 }
 
-// Says how many layers judge themselves. Returns "" if none does.
-std::string DescribeMissingJudge(const finetune::FinetuneReport& report) {
-  const size_t num_judging_themselves = report.NumJudgedBy(finetune::Judge::kLearned);
-  if (num_judging_themselves == 0) return "";
+// Says how many layers were validated on the samples that they learned from. Returns "" if none.
+std::string DescribeMissingValidation(const finetune::FinetuneReport& report) {
+  const size_t num_layers = report.NumValidatedOn(finetune::ValidatedOn::kLearned);
+  if (num_layers == 0) return "";
   return fmt::format(
-      "  nothing judges {} of {} layers: with finetune_hold_back=0 the samples that they learned "
-      "from judge themselves, so that a fit too close to them is not seen\n",
-      num_judging_themselves, report.layers.size());
+      "  {} of {} layers were validated on the samples that they learned from only, because "
+      "finetune_hold_back=0: overfitting is not seen\n",
+      num_layers, report.layers.size());
 }
 
 // Names the passes whose weights the layers have: "  chosen:      adaquant (3), gptq (1)\n".
@@ -43,10 +44,10 @@ std::string DescribeChoices(const finetune::FinetuneReport& report) {
   return text.empty() ? "" : text + "\n";
 }
 
-// Says what the network's outputs made of the tuned layers.
+// Says how the network's outputs changed by the tuned layers.
 std::string DescribeNetwork(const finetune::FinetuneReport& report) {
   if (!report.network) return "";
-  const finetune::NetworkVerdict& network = *report.network;
+  const finetune::NetworkValidation& network = *report.network;
   if (network.num_lost_runs > 0) {
     return fmt::format(
         "  network:     what was learned gives NaN or infinity in {} runs where the float model "
@@ -54,11 +55,11 @@ std::string DescribeNetwork(const finetune::FinetuneReport& report) {
         network.num_lost_runs);
   }
   if (network.num_runs == 0) {
-    return "  network:     its outputs cannot be compared; only the layers were judged\n";
+    return "  network:     its outputs cannot be compared; only the layers were validated\n";
   }
   std::string text = fmt::format(
-      "  network:     SQNR of its outputs {:+.1f} dB, uncertain by {:.1f} dB, in {} runs that did "
-      "not teach; of single runs {:+.1f} dB, uncertain by {:.1f} dB",
+      "  network:     SQNR of its outputs {:+.1f} dB, uncertain by {:.1f} dB, in {} runs for "
+      "validation; of single runs {:+.1f} dB, uncertain by {:.1f} dB",
       network.gain_db, network.uncertainty_db, network.num_runs, network.run_gain_db,
       network.run_uncertainty_db);
   if (network.is_better) return text + "\n";
@@ -86,13 +87,13 @@ std::string DescribeFinetuning(const finetune::FinetuneReport& report) {
   if (report.num_samples > 0) text += fmt::format(" from {} samples", report.num_samples);
   if (num_tuned > 0) {
     const auto count = static_cast<double>(num_tuned);
-    text += fmt::format(", SQNR of their outputs{} {:.1f} -> {:.1f} dB", DescribeJudge(report),
+    text += fmt::format(", SQNR of their outputs{} {:.1f} -> {:.1f} dB", DescribeValidation(report),
                         -10 * log_before / count, -10 * log_after / count);
   }
   if (report.num_resumed > 0) {
     text += fmt::format(" ({} were in the journal of a stopped run)", report.num_resumed);
   }
-  return text + "\n" + DescribeNetwork(report) + DescribeMissingJudge(report);
+  return text + "\n" + DescribeNetwork(report) + DescribeMissingValidation(report);
 }
 
 std::string DescribeTunedLayers(const finetune::FinetuneReport& report) {

@@ -87,7 +87,7 @@ def main() -> int:
     print(f"{doctor['processor']}; kernels {doctor['kernels']}; the best of {arguments.runs} runs")
     num_missed = num_skipped = 0
 
-    def judge(name: str, found: float, bound: float, is_least: bool) -> None:
+    def check_bound(name: str, found: float, bound: float, is_least: bool) -> None:
         nonlocal num_missed
         is_kept = found >= bound if is_least else found <= bound
         num_missed += not is_kept
@@ -99,7 +99,7 @@ def main() -> int:
             continue
         runs = [kernel_shares(build, formats, target) for _ in range(arguments.runs)]
         for name, bound in formats.items():
-            judge(f"{name} on {target}, of the speed of copying", max(shares[name] for shares in runs), bound, is_least=True)
+            check_bound(f"{name} on {target}, of the speed of copying", max(shares[name] for shares in runs), bound, is_least=True)
     with tempfile.TemporaryDirectory(prefix="bitpress-bench-") as folder:
         network = Network(build, Path(folder))
         for bound in bounds["networks"]:
@@ -108,7 +108,7 @@ def main() -> int:
                 continue
             runs = [network_ratios(network, bound) for _ in range(arguments.runs)]
             for what, most in bound["at_most"].items():
-                judge(f"{bound['name']}: {what}", min(ratios[what] for ratios in runs), most, is_least=False)
+                check_bound(f"{bound['name']}: {what}", min(ratios[what] for ratios in runs), most, is_least=False)
     print(f"{num_missed} bounds missed; {num_skipped} are for other processors")
     return 1 if num_missed else 0
 

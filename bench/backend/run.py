@@ -89,7 +89,7 @@ def general(message):
     return re.sub(r"\d+", "N", re.sub(r"'[^']*'", "'...'", message))[:160]
 
 
-def judge(program, library, folder, config, model, feeds):
+def measure(program, library, folder, config, model, feeds):
     """Returns what became of one case: (kind, detail)."""
     given, quantized = folder / "m.onnx", folder / "q.onnx"
     onnx.save(model, given)
@@ -121,7 +121,7 @@ def run(arguments):
     def one(task):
         config, (name, model, feeds) = task
         with tempfile.TemporaryDirectory() as folder:
-            return config, name, *judge(arguments.program, arguments.library, Path(folder), config, model, feeds)
+            return config, name, *measure(arguments.program, arguments.library, Path(folder), config, model, feeds)
 
     tasks = [(config, case) for config in arguments.config for case in cases(arguments.match)]
     with ThreadPoolExecutor(arguments.workers) as pool:

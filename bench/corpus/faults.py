@@ -14,7 +14,7 @@ INT8_DB, INT8_BELOW_DYNAMIC_DB = 20.0, 3.0
 
 def decibels_of(result):
     """Those of all outputs on the last kind of processor, by the operator library if there is one; None if there are none."""
-    rows = [forms.get("library", forms["alone"]) for forms in result["judged"].values()]
+    rows = [forms.get("library", forms["alone"]) for forms in result["compared"].values()]
     values = list(rows[-1].get("db", {}).values()) if rows else []
     return values or None
 
@@ -29,10 +29,10 @@ def row_faults(network, row):
             yield f"output '{name}' has {value:.1f} dB"
 
 
-def judged_faults(network, judged):
+def compared_faults(network, compared):
     """Those of all kinds of processors, with and without the operator library, each one once with where it is, unless everywhere."""
     found, num_places = {}, 0
-    for kind, forms in judged.items():
+    for kind, forms in compared.items():
         for form, row in forms.items():
             num_places += 1
             for sentence in row_faults(network, row):
@@ -52,8 +52,8 @@ def faults_of(result):
         found.append("the tool does not say that the model is already quantized")
     if done["bytes"] > result["float_bytes"] + ALLOWED_BYTES:
         found.append(f"the file grew to {done['bytes'] / result['float_bytes']:.0%} (of {result['float_bytes']} bytes)")
-    found += judged_faults(network, result["judged"])
-    for kind, forms in result["judged"].items():
+    found += compared_faults(network, result["compared"])
+    for kind, forms in result["compared"].items():
         library, alone = forms.get("library", {}).get("db"), forms["alone"].get("db")
         if library and alone and not network.has_own_length:
             gaps = {name: abs(library[name] - alone[name]) for name in library}

@@ -18,7 +18,7 @@ def kinds(cache, side):
                 found.setdefault(path.suffix, []).append(path)
     for number, (_, paths) in enumerate(sorted(found.items())):
         order = np.random.default_rng(number).permutation(len(paths))
-        yield [paths[k] for k in order[side == "judge"::2]]
+        yield [paths[k] for k in order[side == "validation"::2]]
 
 
 def magika(cache, side):

@@ -79,7 +79,7 @@ def morphemes(cache, side):
     """Sixteen Russian words a sample, filled up with 0."""
     folder = wheel(cache, "slovorez") / "slovorez/models/slovorez-test"
     numbers = json.loads((folder / "config.json").read_text(encoding="utf-8"))["mapping"]["tokenizer_vocab"]
-    words = np.array(sorted(json.loads((folder / "base_dict.json").read_text(encoding="utf-8"))))[side == "judge"::2]
+    words = np.array(sorted(json.loads((folder / "base_dict.json").read_text(encoding="utf-8"))))[side == "validation"::2]
     for i in itertools.count():
         rows = [[numbers.get(letter, numbers["<UNK>"]) for letter in word] for word in rng_of(side, i, 23).choice(words, 16)]
         ids = np.zeros((len(rows), max(map(len, rows))), np.int32)
@@ -104,7 +104,7 @@ def arabic_names(cache, side):
     """(name in Arabic, name in Latin, country, role) of the package's table; the sides take every other one."""
     database = sqlite3.connect(wheel(cache, "arabic-name-romanizer") / NAMES / "names.sqlite3")
     rows = database.execute("SELECT arabic_key, latin, country, role FROM units WHERE country != '' ORDER BY arabic_key, latin, country, "
-                            "role").fetchall()[side == "judge"::2]
+                            "role").fetchall()[side == "validation"::2]
     database.close()
     return [rows[k] for k in np.random.default_rng(6).permutation(len(rows))]
 

@@ -71,12 +71,12 @@ def quantize(arguments, words, model, samples, output):
     return row
 
 
-def judge(arguments, environment, spec, path):
+def compare(arguments, environment, spec, path):
     """{name of a library: row} of one model in a process of its own, or in another one for the libraries after one that ended it."""
     rows, left = {}, dict(spec["libraries"])
     while left:
         path.write_text(json.dumps({**spec, "libraries": left}), encoding="utf-8")
-        ended = call([sys.executable, HERE / "judge.py", path], arguments.seconds, arguments.memory, environment)
+        ended = call([sys.executable, HERE / "compare.py", path], arguments.seconds, arguments.memory, environment)
         answers = dict(line.split("\t", 1) for line in ended.out.splitlines() if "\t" in line)
         found = {name: json.loads(answers[name]) for name in left if answers.get(name, "").startswith("{")}
         if len(found) < len(left):
@@ -90,10 +90,10 @@ def judge(arguments, environment, spec, path):
 def measure(arguments, kinds, name, label, words):
     """The result of a network in a configuration."""
     result = {"network": name, "configuration": label, "words": words, "date": datetime.date.today().isoformat(),
-              "program": arguments.version, "onnxruntime": onnxruntime.__version__, "judged": {}}
+              "program": arguments.version, "onnxruntime": onnxruntime.__version__, "compared": {}}
     try:
         model = model_of(arguments.cache, name)
-        samples = {side: samples_of(arguments.cache, name, side) for side in ("calibration", "judge")}
+        samples = {side: samples_of(arguments.cache, name, side) for side in ("calibration", "validation")}
     except Exception as error:  # the makers use many packages; a network without inputs must not end the run of the others
         return {**result, "error": f"no inputs: {type(error).__name__}: {error}"}
     folder = arguments.cache / "quantized"
@@ -104,11 +104,11 @@ def measure(arguments, kinds, name, label, words):
     if result["quantize"]["status"]:
         return result
     library = arguments.program.resolve().with_name("libbitpress_ops.so")
-    spec = {"model": str(model), "samples": str(samples["judge"]), "quantized": str(output), "is_timed": arguments.time,
+    spec = {"model": str(model), "samples": str(samples["validation"]), "quantized": str(output), "is_timed": arguments.time,
             "libraries": {"alone": ""} if words.startswith("ort:") else {"library": str(library), "alone": ""}}
     for kind, environment in kinds.items():
         wanted = arguments.cache / "wanted" / f"{name}.{kind.replace(' ', '_')}.npz"
-        result["judged"][kind] = judge(arguments, environment, {**spec, "wanted": str(wanted)}, output.with_suffix(".json"))
+        result["compared"][kind] = compare(arguments, environment, {**spec, "wanted": str(wanted)}, output.with_suffix(".json"))
     if not arguments.keep:
         for file in folder.glob(output.stem + ".*"):
             if file.suffix != ".txt":
@@ -133,7 +133,7 @@ def summary(result):
     text = f"{result['network']:16} {result['configuration']:14}"
     if "quantize" in result:
         text += f" {result['quantize']['seconds']:7.1f} s {result['quantize']['peak_mib']:6} MiB"
-    for kind, forms in result["judged"].items():
+    for kind, forms in result["compared"].items():
         row = forms.get("library", forms["alone"])
         text += f"  {kind}: " + ", ".join(f"{value:.1f}" for value in row.get("db", {}).values()) + " dB"
         text += f", {row['ms'] / row['float_ms']:.2f} of the float network's time" if "ms" in row else ""

@@ -24,7 +24,7 @@ def molecules(side):
     folder = Path(rdkit.__file__).parent
     lines = [line for file in FILES for line in (folder / file).read_text(encoding="utf-8").split("\n")]
     found = []
-    for line in lines[side == "judge"::2]:
+    for line in lines[side == "validation"::2]:
         smiles = line.replace(",", " ").replace("\t", " ").split(" ")[0]
         molecule = Chem.MolFromSmiles(smiles) if smiles and "." not in smiles else None
         if molecule is not None and 8 <= molecule.GetNumAtoms() <= 60:

@@ -1,4 +1,4 @@
-"""Inputs of a network that hears music: chords and runs of plucked and blown notes."""
+"""Inputs of a network that transcribes music: chords and runs of plucked and blown notes."""
 
 import itertools
 

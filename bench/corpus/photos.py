@@ -22,7 +22,7 @@ PICTURES = {
         ("scikit-image", "skimage/data/retina.jpg"),
         ("scikit-image", "skimage/data/ihc.png"),
     ],
-    "judge": [
+    "validation": [
         ("scikit-image", "skimage/data/astronaut.png"),
         ("scikit-image", "skimage/data/coffee.png"),
         ("scikit-image", "skimage/data/chelsea.png"),
@@ -33,7 +33,7 @@ PICTURES = {
     ],
 }
 CORNER_SHARE = 0.75  # side of a corner piece over the picture's shorter side
-FACES = {"calibration": (150, 110, 350, 370), "judge": (150, 0, 310, 210)}  # in the first picture of each side
+FACES = {"calibration": (150, 110, 350, 370), "validation": (150, 0, 310, 210)}  # in the first picture of each side
 
 
 def boxes_of(width, height):

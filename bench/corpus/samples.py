@@ -1,6 +1,6 @@
 """Helpers of all makers of samples, and the files of samples: one .npz a sample, with the arrays by input name.
 
-A maker is called with the cache folder and a side, "calibration" or "judge", and yields dicts of arrays by input name, mostly without
+A maker is called with the cache folder and a side, "calibration" or "validation", and yields dicts of arrays by input name, mostly without
 end. The sides share no photo, no recording, no molecule and no text.
 """
 
@@ -14,7 +14,7 @@ import onnxruntime
 
 def rng_of(side, i, salt=0):
     """Random numbers that depend on nothing but the side, the sample and the maker (its salt)."""
-    return np.random.default_rng([salt, side == "judge", i])
+    return np.random.default_rng([salt, side == "validation", i])
 
 
 def open_session(model, library=""):

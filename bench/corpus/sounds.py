@@ -8,7 +8,7 @@ from packages import SOURCES, source
 from samples import rng_of
 
 RATE = 16000
-# Recordings of pyannote.audio's training set and one of silero-vad calibrate; all others judge.
+# Recordings of pyannote.audio's training set and one of silero-vad calibrate; all others validate.
 CALIBRATION = ("trn", "aepyx")
 
 

@@ -1,4 +1,4 @@
-"""Inputs of networks that hear speech: denoisers, voice activity, wake words. States are those that the float network reaches."""
+"""Inputs of networks of speech: denoisers, voice activity, wake words. States are those that the float network reaches."""
 
 import itertools
 

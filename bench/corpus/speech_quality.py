@@ -1,4 +1,4 @@
-"""Inputs of networks that judge how good speech sounds, with the faults that they look for."""
+"""Inputs of networks that rate how good speech sounds, with the faults that they look for."""
 
 import itertools
 

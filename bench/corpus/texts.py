@@ -48,7 +48,7 @@ def english(cache, side):
         found.update(sentences_of(path.read_text(encoding="utf-8")))
     ordered = sorted(found)
     order = np.random.default_rng(5).permutation(len(ordered))
-    return [ordered[k] for k in order[side == "judge"::2]]
+    return [ordered[k] for k in order[side == "validation"::2]]
 
 
 def minilm(cache, side):
@@ -88,6 +88,6 @@ def lac(cache, side):
     vocabulary = {word: int(number) for number, word in table(folder / "word.dic").items()}
     narrow = table(folder / "q2b.dic")
     for i in itertools.count():
-        text = chinese(rng_of(side, i, 11), FORMS[side == "judge"::2])
+        text = chinese(rng_of(side, i, 11), FORMS[side == "validation"::2])
         ids = [vocabulary.get(narrow.get(letter, letter), vocabulary["OOV"]) for letter in text]
         yield {"token_ids": np.array([ids], np.int64), "length": np.array([len(ids)], np.int64)}

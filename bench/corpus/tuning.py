@@ -31,21 +31,21 @@ def first_samples(cache, name, count):
     return folder
 
 
-def decibels(arguments, name, words, taught):
-    """Returns, for the network with these words, {output: dB} or an error, the seconds of the processor for quantizing, and how the
-    network judged what was learned."""
+def decibels(arguments, name, words, training):
+    """Returns, for the network with these words, {output: dB} or an error, the seconds of the processor for quantizing, and how
+    the network's outputs validated what was learned."""
     folder = arguments.cache / "quantized" / FOLDER
     folder.mkdir(parents=True, exist_ok=True)
     output = folder / f"{name}.onnx"
-    done = measure.quantize(arguments, words, model_of(arguments.cache, name), taught, output)
+    done = measure.quantize(arguments, words, model_of(arguments.cache, name), training, output)
     if done["status"]:
         return f"{done['status']}: {done['message']}", done["seconds"], ""
     said = output.with_suffix(".txt").read_text(encoding="utf-8").splitlines()
     verdict = next((line.partition("network:")[2].strip() for line in said if line.startswith("  network:")), "")
-    spec = {"model": str(model_of(arguments.cache, name)), "samples": str(measure.samples_of(arguments.cache, name, "judge")),
+    spec = {"model": str(model_of(arguments.cache, name)), "samples": str(measure.samples_of(arguments.cache, name, "validation")),
             "quantized": str(output), "is_timed": False, "wanted": str(arguments.cache / "wanted" / f"{name}.tuning.npz"),
             "libraries": {"library": str(arguments.program.resolve().with_name("libbitpress_ops.so"))}}
-    row = measure.judge(arguments, {}, spec, output.with_suffix(".json"))["library"]
+    row = measure.compare(arguments, {}, spec, output.with_suffix(".json"))["library"]
     for file in folder.glob(output.stem + ".*"):
         file.unlink()
     return row.get("db") or row.get("error", "it has no float output"), done["seconds"], verdict
@@ -99,10 +99,10 @@ def main() -> int:
                 result = {"network": name, "configuration": label, "samples": count, "date": datetime.date.today().isoformat(),
                           "program": arguments.version}
                 try:
-                    taught = first_samples(arguments.cache, name, count)
+                    training = first_samples(arguments.cache, name, count)
                     result["untuned"], *_ = rounded(name, label, count if label == "INT8" else COUNTS[0])
                     result["tuned"], result["seconds"], result["verdict"] = decibels(
-                        arguments, name, f"--config {label} --finetune {RECIPES[label]}", taught)
+                        arguments, name, f"--config {label} --finetune {RECIPES[label]}", training)
                 except Exception as error:  # the makers use many packages; a network without inputs must not end the run of the others
                     result["untuned"], result["tuned"], result["seconds"] = f"{type(error).__name__}: {error}", "", 0
                 loss = loss_of(result)

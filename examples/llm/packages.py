@@ -10,7 +10,7 @@ sys.path.append(str(Path(__file__).resolve().parents[1] / "demo"))
 from fetch import FetchError, fetch_wheel  # noqa: E402
 
 TEXTS = "gensim==4.4.0"  # LGPL-2.1; the Lee corpus of news, cited in its documentation
-LEARN, JUDGE = (f"gensim/test/test_data/{name}" for name in ("lee_background.cor", "lee.cor"))
+TRAINING, VALIDATION = (f"gensim/test/test_data/{name}" for name in ("lee_background.cor", "lee.cor"))
 TEXT_ENCODING = "latin-1"
 
 
@@ -58,6 +58,6 @@ def fetch_weights(source: Source, cache: Path) -> Path:
 
 
 def fetch_text(name: str, cache: Path) -> str:
-    """One of the texts LEARN and JUDGE. Raises FetchError."""
+    """One of the texts TRAINING and VALIDATION. Raises FetchError."""
     with zipfile.ZipFile(fetch_wheel(TEXTS, cache)) as archive:
         return archive.read(name).decode(TEXT_ENCODING)

@@ -29,6 +29,7 @@ enum class Target {
   // Also products from the codes of weights, which have functions, too; and the former for
   // integers.
   kBitpress,
+  kTensorRt,  // NVIDIA TensorRT: symmetric integers and FP8 between Q and DQ
 };
 
 // The accuracy of MatMulNBits (its attribute `accuracy_level`).

@@ -30,8 +30,8 @@ using calibrate::TensorStatistics;
 void BindQuantizeReport(nb::module_& module) {
   BindFields<weights::WeightStatistics>(module, "WeightReport", "The quantization of one weight.");
   BindFields<finetune::TunedLayerReport>(module, "LayerReport", "The fine-tuning of one layer.");
-  BindFields<finetune::NetworkVerdict>(module, "NetworkReport",
-                                       "The network's outputs with all layers that were tuned.");
+  BindFields<finetune::NetworkValidation>(module, "NetworkReport",
+                                          "The network's outputs with all layers that were tuned.");
   BindFields<finetune::FinetuneReport>(module, "FinetuneReport", "The results of fine-tuning.");
   BindFields<plan::UnsignedWeight>(module, "UnsignedWeight", "A weight that is uint8, not int8.");
   BindFields<plan::GuardReport>(module, "GuardReport", "What the guard of integers measured.");

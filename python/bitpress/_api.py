@@ -42,7 +42,7 @@ def _rule_texts(rules: Sequence[Rule]) -> List[str]:
 
 
 class Config:
-    """The user's wish for a model: a format or preset, and changes of single settings.
+    """What to make of a model: a format or preset, and changes of single settings.
 
     Examples:
         >>> Config("MX6", weights="mxfp4_e2m1", rules=["op_types=Gemm: exclude"])

@@ -15,7 +15,7 @@
 #include "base/check.h"
 #include "base/child_process.h"
 #include "base/error.h"
-#include "base/file_states.h"
+#include "base/file_stamps.h"
 #include "base/messages.h"
 #include "base/processors.h"
 #include "base/scratch_folder.h"
@@ -215,18 +215,18 @@ TEST(TaskGuard, RethrowsWhatATaskThrewAndSkipsTheRest) {
   EXPECT_LE(num_run, 4 * 8);
 }
 
-TEST(FileStates, SeeThatAFileChanged) {
-  const fs::path folder = fs::temp_directory_path() / "bitpress_file_states";
+TEST(FileStamps, SeeThatAFileChanged) {
+  const fs::path folder = fs::temp_directory_path() / "bitpress_file_stamps";
   fs::create_directory(folder);
   const fs::path path = folder / "a", missing = folder / "b";
   WriteFile(path, "one");
-  FileStates states;
-  states.Add(path);
-  states.Add(missing);
-  EXPECT_TRUE(states.AreUnchanged());
+  FileStamps stamps;
+  stamps.Add(path);
+  stamps.Add(missing);
+  EXPECT_TRUE(stamps.AreUnchanged());
   WriteFile(path, "two");  // another file of the same size and, perhaps, time
-  EXPECT_FALSE(states.AreUnchanged());
-  FileStates again;
+  EXPECT_FALSE(stamps.AreUnchanged());
+  FileStamps again;
   again.Add(missing);
   WriteFile(missing, "");
   EXPECT_FALSE(again.AreUnchanged());

@@ -62,7 +62,7 @@ uint64_t ByteReader::Compact() {
     if (byte == 0 && shift > 0) break;
     return number;
   }
-  FailDamaged("a number is not in its form");
+  FailDamaged("malformed number");
 }
 
 std::string ByteReader::Text() { return std::string(Take(Count(1))); }
@@ -77,7 +77,7 @@ ExactSum ByteReader::Sum() {
 
 size_t ByteReader::Count(size_t least_bytes) {
   const uint64_t count = Compact();
-  if (count > num_left() / least_bytes) FailDamaged("it holds less than it says");
+  if (count > num_left() / least_bytes) FailDamaged("it ends before the count that it states");
   return static_cast<size_t>(count);
 }
 
@@ -106,7 +106,7 @@ ByteReader OpenFile(std::string_view bytes, const FileFormat& format) {
   const size_t size = bytes.size() - kChecksumBytes;
   const auto checksum = ByteReader(bytes.substr(size), format.kind).Number<uint32_t>();
   if (!HasChecksum(bytes.substr(0, size), checksum)) {
-    reader.FailDamaged("its checksum is another one");
+    reader.FailDamaged("checksum mismatch");
   }
   const size_t begin = bytes.size() - reader.num_left();
   return {bytes.substr(begin, size - begin), format.kind};

@@ -55,7 +55,7 @@ TEST(OpenFile, SaysWhatIsWrong) {
   EXPECT_EQ(message("TESTFILE"), "the test file is damaged: it ends too early");
   EXPECT_THAT(message(SmallFile(4)), testing::HasSubstr("4"));
   EXPECT_EQ(message(bytes.substr(0, bytes.size() - 1) + "?"),
-            "the test file is damaged: its checksum is another one");
+            "the test file is damaged: checksum mismatch");
   for (size_t i = kFormat.magic.size(); i < bytes.size(); ++i) {
     std::string other = bytes;
     other[i] = static_cast<char>(other[i] ^ 1);

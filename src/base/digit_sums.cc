@@ -155,7 +155,8 @@ StoredDigits::StoredDigits(ByteReader& in, size_t size) : in_(in), size_(size) {
   BITPRESS_DCHECK(size <= kDigitGroup);
   const std::string_view head = in.Take(2);
   place_ = static_cast<int8_t>(head[0]);
-  if (place_ < kLeastPlace || place_ > kMostPlace) in.FailDamaged("a sum has no place");
+  if (place_ < kLeastPlace || place_ > kMostPlace)
+    in.FailDamaged("the place of a sum is out of range");
   size_t word = static_cast<uint8_t>(head[1]);
   size_t num_bytes = 0;
   for (size_t d = kNumDigits; d-- > 0;) {
@@ -163,7 +164,7 @@ StoredDigits::StoredDigits(ByteReader& in, size_t size) : in_(in), size_(size) {
     num_bytes += size * kWidths[digits_[d].width];
     word /= kWidths.size();
   }
-  if (word != 0) in.FailDamaged("digits have no width");
+  if (word != 0) in.FailDamaged("the width of digits is out of range");
   const char* bytes = in.Take(num_bytes).data();
   for (Digits& digits : digits_) {
     digits.bytes = bytes;

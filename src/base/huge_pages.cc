@@ -27,7 +27,7 @@ std::byte* MapHugePages(size_t size) {
   if (before > 0) ::munmap(first, before);
   if (before < kPage) ::munmap(first + before + size, kPage - before);
 #ifdef MADV_HUGEPAGE
-  ::madvise(first + before, size, MADV_HUGEPAGE);  // a wish, which the system may not grant
+  ::madvise(first + before, size, MADV_HUGEPAGE);  // a request, which the system may not grant
 #endif
   return first + before;
 }

@@ -1,5 +1,5 @@
 // The error of a model's output against that of a reference: the one rule by which the guard,
-// fine-tuning, closeness, evaluations, searches and reports judge.
+// fine-tuning, closeness, evaluations, searches and reports compare.
 //
 // - A value is lost if it is NaN or infinite where its reference is a number. An output that lost a
 //   value has an infinite error, however few they are: whoever reads such a number goes on with it.

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/messages.h"
 #include "base/processors.h"
 #include "calibrate/collector.h"
 #include "calibrate/instrument.h"
@@ -135,8 +136,8 @@ class Calibrator::Impl {
     if (!session_ && !pieces_) Load(source);
     if (may_fail() && fixed_rows_ > 1) {
       Fail(ErrorCode::kInvalidArgument,
-           "the model takes {} samples at a time, so that none that fails can be left out",
-           fixed_rows_);
+           "{} needs a model that takes one sample at a time; this one takes {}",
+           OptionName("most-failures"), fixed_rows_);
     }
     if (session_) return RunWhole(source, progress);
     std::set<size_t> failed_runs;

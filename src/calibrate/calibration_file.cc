@@ -1,5 +1,7 @@
 #include "calibrate/calibration_file.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -38,7 +40,7 @@ Extremes ReadExtremes(ByteReader& in, uint64_t num_finite) {
   const bool is_right = num_finite == 0 ? extremes == Extremes{}
                                         : IsPlain(extremes.min) && IsPlain(extremes.max) &&
                                               extremes.min <= extremes.max;
-  if (!is_right) FailDamaged("the extremes of a tensor are none");
+  if (!is_right) FailDamaged("minimum and maximum of a tensor are no range of finite numbers");
   return extremes;
 }
 
@@ -206,7 +208,9 @@ class StatisticsFile {
     ReadExponents(in, tensor);
     CheckExtremes(tensor);
     const auto word = in.Number<uint8_t>();
-    if (word > kSlicesOfTwoAxes) FailDamaged("a tensor has no sign whether it has slices");
+    if (word > kSlicesOfTwoAxes) {
+      FailDamaged(fmt::format("invalid value {} of 'slices'", word));
+    }
     if (word != kNoSlices) {
       tensor.axis_ = ReadAxis(in, word == kSlicesOfTwoAxes, tensor.num_finite_, tensor.extremes_);
     }
@@ -241,7 +245,7 @@ class StatisticsFile {
     int last = -1 - kLargest - 1;
     for (size_t left = in.Count(kLeastExponentBytes); left > 0; --left) {
       const int key = static_cast<int16_t>(in.Number<uint16_t>());
-      if (key <= last || key > kLargest) FailDamaged("the exponents of a tensor are in disorder");
+      if (key <= last || key > kLargest) FailDamaged("the exponents of a tensor are not in order");
       last = key;
       tensor.exponents_.emplace(key, ReadExponent(in, num_finite));
     }
@@ -269,12 +273,12 @@ CalibrationTable FromBytes(std::string_view bytes) {
   CalibrationTable table;
   table.model_fingerprint = in.Number<uint64_t>();
   table.num_samples = in.Number<uint64_t>();
-  if (in.Number<uint32_t>() != kBinBits) FailDamaged("its bins are others");
+  if (in.Number<uint32_t>() != kBinBits) FailDamaged("its bins have another width");
   table.model_name = in.Text();
   for (size_t left = in.Count(kLeastTensorBytes); left > 0; --left) {
     std::string name = in.Text();
     if (!table.tensors.empty() && name <= table.tensors.rbegin()->first) {
-      FailDamaged("its tensors are in disorder");
+      FailDamaged("its tensors are not in order");
     }
     TensorStatistics tensor = WithContext(name, [&] { return StatisticsFile::Read(in); });
     table.tensors.emplace(std::move(name), std::move(tensor));

@@ -155,8 +155,10 @@ TEST(CalibrationFile, ContradictionsAreFound) {
   const std::string sample = "the sums of a tensor contradict its extremes";
   const std::string slice = "a slice holds more than its tensor";
   const std::vector<Change> changes = {
-      {floats(1, 3), floats(3, 1), "the extremes of a tensor are none"},
-      {floats(1, 3), floats(NAN, 3), "the extremes of a tensor are none"},
+      {floats(1, 3), floats(3, 1),
+       "minimum and maximum of a tensor are no range of finite numbers"},
+      {floats(1, 3), floats(NAN, 3),
+       "minimum and maximum of a tensor are no range of finite numbers"},
       {floats(1, 3), floats(0.5f, 3), "the extremes of a tensor contradict its bins"},
       {floats(1, 3), floats(1, 7), "the extremes of a tensor contradict its bins"},
       {sums({1, 3}), sums({3, 1}), sample},
@@ -188,7 +190,7 @@ TEST(CalibrationFile, SizesAreCheckedBeforeAllocation) {
   out.Compact(std::numeric_limits<uint64_t>::max());
   out.Number(uint32_t{0});
   EXPECT_THAT(ExpectError(ErrorCode::kInvalidArgument, [&] { FromBytes(Sealed(out.bytes())); }),
-              HasSubstr("less than it says"));
+              HasSubstr("before the count that it states"));
 }
 
 TEST(CalibrationTable, MergesOnlyWhatBelongsTogether) {

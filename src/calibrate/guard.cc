@@ -28,10 +28,10 @@ namespace {
 
 using plan::TensorPlan;
 
-// Mending aims this much higher, with room for the weights' error and for other samples.
+// The repair aims this much higher, with room for the weights' error and for other samples.
 constexpr double kMarginDb = 3;
-// An activation is worth mending if it alone brings this share of the noise that is allowed. Many
-// that bring less are no fault of a few.
+// An activation is worth leaving float if it alone brings this share of the noise that is allowed.
+// Many that bring less are no fault of a few.
 constexpr double kLeastShare = 0.25;
 // Fewer dB are not worth slower operators. A model that stays less accurate than wanted is slow and
 // inaccurate then, which only a tenth of the error is worth.
@@ -41,8 +41,8 @@ constexpr double kLargeGainDb = 10;
 constexpr double kMostShareInVain = 0.25;
 // Weights and activations that each reach what is wanted are so much below it together.
 constexpr double kTogetherDb = 3;
-// Other range methods are tried up to this distance above what is wanted. Few samples say little of
-// smaller gains, and above that nobody hears them.
+// Other range methods are tried up to this distance above what is wanted: beyond it they change
+// nothing that matters. With few samples a gain below kLeastRangeGainDb is noise.
 constexpr double kTryRangesDb = 12;
 constexpr double kLeastRangeGainDb = 1;
 // The numbers of samples, and the elements that a measurement rounds. Activations are looked for
@@ -51,7 +51,7 @@ constexpr size_t kLeastSamples = 16;
 constexpr size_t kLeastSearchSamples = 8;
 constexpr size_t kMostSamples = 32;
 constexpr double kElementsToRound = 1 << 25;
-// The measurements that look for activations to mend.
+// The measurements that look for activations to leave float.
 constexpr size_t kLeastMeasurements = 8;
 constexpr size_t kGoodMeasurements = 48;
 constexpr size_t kMostMeasurements = 512;
@@ -181,7 +181,7 @@ class Guard {
       if (!report_.note.empty()) return;
     }
     Explore(before);
-    Mend(before, in_all);
+    Repair(before, in_all);
   }
 
   plan::GuardReport TakeReport() {
@@ -233,11 +233,11 @@ class Guard {
     const std::vector<size_t> order = SpreadOrder(probe_->num_samples());
     const size_t first =
         std::min(order.size(), std::max(kFirstSamples, most_runs_ / kMeasurementsInAll));
-    JudgedErrors errors;
+    ComparedErrors errors;
     for (size_t count = first;; count = std::min(order.size(), 2 * count)) {
       const std::vector<size_t> more(order.begin() + std::ssize(samples_),
                                      order.begin() + static_cast<ptrdiff_t>(count));
-      JudgedErrors found = Measure(0, groups_.size(), {}, more).of_rounding;
+      ComparedErrors found = Measure(0, groups_.size(), {}, more).of_rounding;
       errors.resize(found.size());
       for (size_t k = 0; k < found.size(); ++k) {
         errors[k].insert(errors[k].end(), found[k].begin(), found[k].end());
@@ -250,7 +250,7 @@ class Guard {
     return NoiseOf(errors);
   }
 
-  bool IsClear(const JudgedErrors& errors) const {
+  bool IsClear(const ComparedErrors& errors) const {
     bool is_good = true;
     for (const std::vector<OutputError>& of_entry : errors) {
       const Estimate estimate = EstimateOf(of_entry);
@@ -333,8 +333,8 @@ class Guard {
   }
 
   // Goes on with the weights as they are planned. Returns the noise with all roundings, and gives
-  // in `noise` that of the activations. Notes it if no floats can mend an output because of the
-  // weights.
+  // in `noise` that of the activations. Notes it if no floats can repair an output because of
+  // the weights.
   OutputNoise MeasureWeights(OutputNoise& noise) {
     probe_->UseWeights(WithPlannedWeights(model_, resolved_, pool_), resolved_, rows_);
     const OutputNoise weights = NoiseOf(Measure(0, 0, {}, samples_).in_all);
@@ -347,7 +347,7 @@ class Guard {
     report_.weights_db = ToDb(weights[worst]);
     if (!IsWorth(in_all, weights)) {
       report_.note = fmt::format(
-          "the weights alone bring {} to {:.1f} dB, so that floats would mend little, and all "
+          "the weights alone bring {} to {:.1f} dB, so that floats would repair little, and all "
           "activations stay integers; fine-tuning (finetune=adaquant) or more bits for the layers "
           "that need them would",
           probe_->NameOf(worst), *report_.weights_db);
@@ -369,7 +369,7 @@ class Guard {
 
   // Finds the parts of the groups that may matter.
   void Explore(const OutputNoise& noise) {
-    // The last measurements say what mending gives.
+    // The last measurements say what the repair gains.
     const size_t kept = probe_->num_runs() + 2 * samples_.size();
     const size_t left = most_runs_ > kept ? most_runs_ - kept : 0;
     const size_t good = std::min(2 * groups_.size(), kGoodMeasurements);
@@ -434,7 +434,7 @@ class Guard {
   }
 
   // Leaves parts float, if that is worth it. `before_in_all` is with the weights' error.
-  void Mend(const OutputNoise& before, const OutputNoise& before_in_all) {
+  void Repair(const OutputNoise& before, const OutputNoise& before_in_all) {
     std::set<size_t> tried, left;
     OutputNoise noise = before;
     OutputNoise of_rounding = before;
@@ -468,7 +468,7 @@ class Guard {
     if (!IsWorth(before_in_all, in_all) || (!reaches && report_.left_share > kMostShareInVain)) {
       const double before_db = ToDb(before_in_all[Worst(before_in_all)]);
       report_.left_share = 0;
-      report_.note = report_.has_reached_bound ? "no activations within guard_share would mend it"
+      report_.note = report_.has_reached_bound ? "no activations within guard_share would repair it"
                      : after_db < before_db + kLeastGainDb
                          ? "no few activations are to blame, so that all stay integers"
                          : fmt::format(
@@ -505,7 +505,7 @@ class Guard {
   ThreadPool& pool_;
   Products products_;
   double wanted_db_;
-  std::vector<double> aims_;  // the noise of each entry of the probe that mending aims at
+  std::vector<double> aims_;  // the noise of each entry of the probe that the repair aims at
   std::vector<RoundedGroup> groups_;
   std::vector<size_t> rows_;        // of all groups, one after the other
   double num_elements_ = 0;         // elements of all rows for one sample

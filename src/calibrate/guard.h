@@ -29,10 +29,10 @@ struct GuardOptions {
 // The samples that are read to take a few from.
 inline constexpr size_t kMostGuardCandidates = 128;
 
-// Leaves activations of `resolved` float as its configuration wishes (guard, guard_share): their
+// Leaves activations of `resolved` float as its configuration says (guard, guard_share): their
 // rows become float rows with a reason, biases of their products become float, and weights that
 // multiply no integers any more need not be pair-safe. Fills in resolved.guard. Does nothing
-// without the wish. REQUIRES: the scales are there, channels and unsigned weights are not yet.
+// without `guard`. REQUIRES: the scales are there, channels and unsigned weights are not yet.
 void GuardActivations(plan::ResolvedPlan& resolved, const graph::Model& model,
                       const CalibrationTable& table, ThreadPool& pool, const GuardOptions& options);
 

@@ -6,8 +6,8 @@
 #include <optional>
 #include <string>
 
+#include "calibrate/compared_values.h"
 #include "calibrate/expected_error.h"
-#include "calibrate/judged_values.h"
 #include "calibrate/leave_float.h"
 #include "calibrate/statistics.h"
 

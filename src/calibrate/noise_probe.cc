@@ -123,11 +123,12 @@ ModelPieces CutForRuns(const graph::Model& model, const std::vector<std::string>
 // Values between pieces that take more bytes than these for all samples are not kept.
 constexpr uint64_t kMostBytesBetween = uint64_t{512} << 20;
 
-// Makes the judged values outputs of a model, and nothing else. Returns their names in it.
-std::vector<std::string> FetchJudged(graph::Model& model, const std::vector<JudgedValue>& judged) {
+// Makes the compared values outputs of a model, and nothing else. Returns their names in it.
+std::vector<std::string> FetchCompared(graph::Model& model,
+                                       const std::vector<ComparedValue>& compared) {
   const plan::NodeIndex index(model);
   std::vector<std::string> fetched;
-  for (const JudgedValue& value : judged) {
+  for (const ComparedValue& value : compared) {
     // A reader may get the value rounded, under another name.
     fetched.push_back(
         value.reader ? index.Find(*value.reader).input(static_cast<size_t>(value.reader->input))
@@ -176,7 +177,7 @@ class NoiseProbe::Rounder : public runtime::ObserverSink {
 
 NoiseProbe::NoiseProbe(const graph::Model& model, const plan::ResolvedPlan& resolved,
                        const std::vector<size_t>& rows, size_t num_threads, bool in_pieces)
-    : judged_(JudgedValues(model)),
+    : compared_(ComparedValues(model)),
       rounder_([&] {
         std::vector<Rounding> roundings;
         for (const size_t i : rows) {
@@ -207,7 +208,7 @@ void NoiseProbe::Open(const graph::Model& model, const plan::ResolvedPlan& resol
         {std::make_unique<runtime::Session>(runtime::Session::FromModel(part, options))});
   };
   auto [probed, passed] = WithPasses(model, resolved, rows);
-  fetched_ = FetchJudged(probed, judged_);
+  fetched_ = FetchCompared(probed, compared_);
   const ModelPieces cut = CutForRuns(probed, fetched_, in_pieces_);
   piece_of_row_.clear();
   for (const std::string& value : passed) {
@@ -226,15 +227,15 @@ void NoiseProbe::Open(const graph::Model& model, const plan::ResolvedPlan& resol
 }
 
 std::string NoiseProbe::NameOf(size_t entry) const {
-  const size_t judged = entries_.at(entry);
-  if (judged_[judged].parts.empty()) return judged_[judged].Name();
-  const auto first = std::ranges::find(entries_, judged);
+  const size_t compared = entries_.at(entry);
+  if (compared_[compared].parts.empty()) return compared_[compared].Name();
+  const auto first = std::ranges::find(entries_, compared);
   return fmt::format("part {} of {}", entry - static_cast<size_t>(first - entries_.begin()) + 1,
-                     judged_[judged].Name());
+                     compared_[compared].Name());
 }
 
 const std::string& NoiseProbe::OutputOf(size_t entry) const {
-  return judged_[entries_.at(entry)].output;
+  return compared_[entries_.at(entry)].output;
 }
 
 void NoiseProbe::UseWeights(const graph::Model& model, const plan::ResolvedPlan& resolved,
@@ -248,8 +249,8 @@ void NoiseProbe::UseWeights(const graph::Model& model, const plan::ResolvedPlan&
 
 std::vector<Tensor> NoiseProbe::Run(const Sample& sample, size_t first, std::vector<Tensor> before,
                                     std::map<std::string, Tensor>& between) {
-  std::vector<Tensor> judged = std::move(before);
-  judged.resize(fetched_.size());
+  std::vector<Tensor> compared = std::move(before);
+  compared.resize(fetched_.size());
   for (size_t i = first; i < pieces_.size(); ++i) {
     ++num_piece_runs_;
     runtime::Session& session = *pieces_[i].session;
@@ -267,11 +268,11 @@ std::vector<Tensor> NoiseProbe::Run(const Sample& sample, size_t first, std::vec
     for (size_t k = 0; k < outputs.size(); ++k) {
       const std::string& name = session.outputs()[k].name;
       const auto at = std::ranges::find(fetched_, name);
-      if (at != fetched_.end()) judged[static_cast<size_t>(at - fetched_.begin())] = outputs[k];
+      if (at != fetched_.end()) compared[static_cast<size_t>(at - fetched_.begin())] = outputs[k];
       if (i + 1 < pieces_.size()) between[name] = std::move(outputs[k]);
     }
   }
-  return judged;
+  return compared;
 }
 
 void NoiseProbe::RunWithoutRounding(Sample& sample) {
@@ -289,9 +290,9 @@ void NoiseProbe::RunWithoutRounding(Sample& sample) {
     sample.between = std::move(between);
   }
   if (!entries_.empty()) return;
-  for (size_t k = 0; k < judged_.size(); ++k) {
-    ForgetEqualParts(judged_[k], outputs[k]);
-    entries_.insert(entries_.end(), std::max<size_t>(judged_[k].parts.size(), 1), k);
+  for (size_t k = 0; k < compared_.size(); ++k) {
+    ForgetEqualParts(compared_[k], outputs[k]);
+    entries_.insert(entries_.end(), std::max<size_t>(compared_[k].parts.size(), 1), k);
   }
 }
 
@@ -319,11 +320,11 @@ NoiseProbe::Measured NoiseProbe::Measure(const std::vector<bool>& is_rounded,
       found = Run(sample, sample.between.empty() ? 0 : first, base, between);
     }
     const std::vector<Tensor>& outputs = is_any_rounded ? found : base;
-    const auto add = [&](JudgedErrors& errors, const std::vector<Tensor>& wanted) {
+    const auto add = [&](ComparedErrors& errors, const std::vector<Tensor>& wanted) {
       errors.resize(entries_.size());
       size_t entry = 0;
-      for (size_t k = 0; k < judged_.size(); ++k) {
-        for (const OutputError& error : ErrorsOf(judged_[k], wanted[k], outputs[k])) {
+      for (size_t k = 0; k < compared_.size(); ++k) {
+        for (const OutputError& error : ErrorsOf(compared_[k], wanted[k], outputs[k])) {
           errors[entry++].push_back(error);
         }
       }
@@ -334,7 +335,7 @@ NoiseProbe::Measured NoiseProbe::Measure(const std::vector<bool>& is_rounded,
   return measured;
 }
 
-OutputNoise NoiseOf(const JudgedErrors& errors) {
+OutputNoise NoiseOf(const ComparedErrors& errors) {
   OutputNoise noise;
   for (const std::vector<OutputError>& of_entry : errors) noise.push_back(MeanNoise(of_entry));
   return noise;

@@ -14,7 +14,7 @@
 
 #include "base/output_error.h"
 #include "base/tensor.h"
-#include "calibrate/judged_values.h"
+#include "calibrate/compared_values.h"
 #include "graph/model.h"
 #include "plan/resolved_plan.h"
 #include "runtime/observers.h"
@@ -22,13 +22,13 @@
 
 namespace bitpress::calibrate {
 
-// The errors of what a model is judged by (judged_values.h), by its entries and then by samples. An
-// entry is a value, or a part of one. A value that is no float, and one whose shape depends on the
+// The errors of the compared values (compared_values.h), by entries and then by samples. An entry
+// is a value, or a part of one. A value that is no float, and one whose shape depends on the
 // rounding, have none.
-using JudgedErrors = std::vector<std::vector<OutputError>>;
+using ComparedErrors = std::vector<std::vector<OutputError>>;
 // Their noise over the samples, as MeanNoise counts it; 0 for an entry without energy.
 using OutputNoise = std::vector<double>;
-OutputNoise NoiseOf(const JudgedErrors& errors);
+OutputNoise NoiseOf(const ComparedErrors& errors);
 
 // One thread at a time uses a probe.
 class NoiseProbe {
@@ -63,8 +63,8 @@ class NoiseProbe {
   // Takes other scales for the same rows. REQUIRES: `scales` has one for each.
   void SetScales(const plan::ScaleTable& scales);
   struct Measured {
-    JudgedErrors of_rounding;
-    JudgedErrors in_all;  // with the error of the weights; empty before UseWeights
+    ComparedErrors of_rounding;
+    ComparedErrors in_all;  // with the error of the weights; empty before UseWeights
   };
   // Measures some samples with the rows i (in the order of `rows`) rounded for which is_rounded[i].
   // REQUIRES: as many entries as rows.
@@ -89,22 +89,22 @@ class NoiseProbe {
 
   void Open(const graph::Model& model, const plan::ResolvedPlan& resolved,
             const std::vector<size_t>& rows);
-  // Runs the pieces from `first` on. Returns the judged values, in their order: those of earlier
+  // Runs the pieces from `first` on. Returns the compared values, in their order: those of earlier
   // pieces are in `before`. Adds to `between` what pieces give.
   std::vector<Tensor> Run(const Sample& sample, size_t first, std::vector<Tensor> before,
                           std::map<std::string, Tensor>& between);
   // Runs a sample without roundings if it did not yet.
   void RunWithoutRounding(Sample& sample);
 
-  std::vector<JudgedValue> judged_;
-  std::vector<size_t> entries_;       // the judged values of the entries
+  std::vector<ComparedValue> compared_;
+  std::vector<size_t> entries_;       // the compared values of the entries
   std::vector<plan::ScaleKey> keys_;  // of the rows
   std::unique_ptr<Rounder> rounder_;
   runtime::ObserverOperators operators_;
   int num_threads_;
   bool in_pieces_;
   std::vector<runtime::ValueDescription> inputs_;  // of the model
-  std::vector<std::string> fetched_;               // the outputs that are the judged values
+  std::vector<std::string> fetched_;               // the outputs that are the compared values
   std::vector<Piece> pieces_;
   std::vector<size_t> piece_of_row_;  // the piece in which a row is rounded
   std::vector<Sample> samples_;

@@ -62,7 +62,7 @@ std::vector<std::string> ReadLeftOut(ByteReader& in) {
   std::vector<std::string> names(in.Count(1));
   for (std::string& name : names) name = in.Text();
   if (names.empty() || !std::ranges::is_sorted(names)) {
-    in.FailDamaged("the samples that were left out are in disorder");
+    in.FailDamaged("the samples that were left out are not in order");
   }
   return names;
 }

@@ -148,7 +148,7 @@ Json Answer(const fs::path& folder, const Json& request) {
 
 }  // namespace
 
-CheckOutcome CheckInProcess(const CheckRequest& request) {
+CheckOutcome CheckInSubprocess(const CheckRequest& request) {
   const fs::path program = runtime::FindProgram();
   if (program.empty()) {
     return {std::nullopt,

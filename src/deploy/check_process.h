@@ -39,12 +39,12 @@ struct CheckOutcome {
 // Checks a model. The child may take the memory that is free when it starts. A model that needs
 // more is not checked, nor is one where the program or ONNX Runtime is not found. Throws Error(kIo)
 // if temporary files cannot be written.
-CheckOutcome CheckInProcess(const CheckRequest& request);
+CheckOutcome CheckInSubprocess(const CheckRequest& request);
 
 // The first argument of the program that asks for AnswerCheck(second argument).
 inline constexpr const char* kCheckWord = "answer-check";
 
-// Checks in the process that CheckInProcess started. `folder` holds the request and gets the
+// Checks in the process that CheckInSubprocess started. `folder` holds the request and gets the
 // answer. Throws Error if the request cannot be read or the answer cannot be written.
 void AnswerCheck(const std::filesystem::path& folder);
 

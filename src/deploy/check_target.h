@@ -113,7 +113,7 @@ struct CheckTargetOptions {
   std::function<void(std::string_view)> on_stage = {};
 };
 
-// Loads a model and runs it on the samples, in this process: see CheckInProcess. A sample has a
+// Loads a model and runs it on the samples, in this process: see CheckInSubprocess. A sample has a
 // tensor for each input of the model; without any, one is made up. An error of the model is in the
 // report's `error` and is not thrown. Throws Error(kIo) if temporary files cannot be written,
 // Error(kRuntime) if there is no ONNX Runtime.

@@ -6,6 +6,7 @@
 #include <span>
 
 #include "formats/reference.h"
+#include "ops/following_limits.h"
 
 namespace bitpress::emit {
 namespace {
@@ -125,23 +126,16 @@ bool HasSameMeaning(const Model& model, const IntegerCodes& x, const IntegerCode
 }
 
 bool IsSaturation(const Model& model, const Node& node, const IntegerCodes& codes) {
-  constexpr float kInfinity = std::numeric_limits<float>::infinity();
-  const auto limit = [&](size_t input, const char* attribute, float fallback) {
-    if (node.num_inputs() > input && !node.input(input).empty()) {
-      return FloatOf(model, node.input(input));
-    }
-    return node.GetFloat(attribute, fallback);
-  };
-  const bool is_relu = node.op_type() == "Relu";
-  const float least = is_relu ? 0 : limit(1, "min", -kInfinity);
-  const float largest = is_relu ? kInfinity : limit(2, "max", kInfinity);
+  const std::optional<ops::Limits> limits = ops::LimitsOf(model, node);
   const float scale = FloatOf(model, codes.scale);
   const std::optional<int64_t> zero_point = ZeroPointOf(model, codes);
-  if (!(least <= largest) || !(scale > 0) || !std::isfinite(scale) || !zero_point) return false;
+  if (!limits || !(scale > 0) || !std::isfinite(scale) || !zero_point) return false;
   const formats::CodeRange range = formats::IntegerRange(
       codes.type == DataType::kInt8 ? formats::ElementType::kInt8 : formats::ElementType::kUInt8);
-  return formats::ref::QuantizeInteger(least, scale, *zero_point, range) == range.quant_min &&
-         formats::ref::QuantizeInteger(largest, scale, *zero_point, range) == range.quant_max;
+  return formats::ref::QuantizeInteger(limits->least, scale, *zero_point, range) ==
+             range.quant_min &&
+         formats::ref::QuantizeInteger(limits->largest, scale, *zero_point, range) ==
+             range.quant_max;
 }
 
 }  // namespace bitpress::emit

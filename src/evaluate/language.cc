@@ -187,7 +187,7 @@ LanguageSums LanguageSums::Read(ByteReader& reader) {
     const uint64_t count = reader.Compact();
     const bool is_next = sums.divergence_bins.empty() || bin > sums.divergence_bins.rbegin()->first;
     if (!is_next || bin > kLastBin || count == 0 || count > num_left) {
-      reader.FailDamaged("its divergences are in disorder");
+      reader.FailDamaged("its divergences are not in order");
     }
     num_left -= count;
     sums.divergence_bins.emplace(static_cast<uint32_t>(bin), count);

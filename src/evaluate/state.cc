@@ -1,5 +1,7 @@
 #include "evaluate/state.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <limits>
 #include <utility>
@@ -106,7 +108,7 @@ EvaluationState EvaluationStateFromBytes(std::string_view bytes) {
   state.reference = ReadModel(reader);
   const auto processor = reader.Number<uint8_t>();
   if (processor > static_cast<uint8_t>(processors::ProcessorKind::kSaturating)) {
-    reader.FailDamaged("its processor is none");
+    reader.FailDamaged(fmt::format("invalid value {} of 'processor'", processor));
   }
   state.processor = static_cast<processors::ProcessorKind>(processor);
   state.depends_on_processor = reader.Number<uint8_t>() != 0;

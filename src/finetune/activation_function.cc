@@ -2,9 +2,10 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <numbers>
 #include <vector>
+
+#include "ops/following_limits.h"
 
 namespace bitpress::finetune {
 namespace {
@@ -15,29 +16,11 @@ using Kind = ActivationFunction::Kind;
 
 float Sigmoid(float x) { return 1 / (1 + std::exp(-x)); }
 
-// Returns a bound of a Clip. Null if it is no constant.
-std::optional<float> BoundOf(const Model& model, const Node& clip, size_t input,
-                             const char* attribute, float fallback) {
-  if (clip.num_inputs() <= input || clip.input(input).empty()) {
-    return clip.GetFloat(attribute, fallback);  // the bound is an attribute before opset 11
-  }
-  const std::string& name = clip.input(input);
-  if (!model.IsInitializer(name)) return std::nullopt;
-  const graph::InitializerView bound = model.Initializer(name);
-  if (bound.type != DataType::kFloat || NumElements(bound.dims) != 1) return std::nullopt;
-  return bound.values<float>()[0];
-}
-
 std::optional<ActivationFunction> FromNode(const Model& model, const Node& node) {
   if (!node.domain().empty()) return std::nullopt;
   const std::string& op = node.op_type();
-  constexpr float kInfinity = std::numeric_limits<float>::infinity();
-  if (op == "Relu") return ActivationFunction{Kind::kClip, 0, kInfinity};
-  if (op == "Clip") {
-    const std::optional<float> least = BoundOf(model, node, 1, "min", -kInfinity);
-    const std::optional<float> most = BoundOf(model, node, 2, "max", kInfinity);
-    if (!least || !most || !(*least <= *most)) return std::nullopt;
-    return ActivationFunction{Kind::kClip, *least, *most};
+  if (const std::optional<ops::Limits> limits = ops::LimitsOf(model, node)) {
+    return ActivationFunction{Kind::kClip, limits->least, limits->largest};
   }
   if (op == "LeakyRelu")
     return ActivationFunction{Kind::kLeakyRelu, node.GetFloat("alpha", 0.01F), 0};

@@ -1,5 +1,5 @@
 // The activation function behind a layer, if it works on each number alone. Fine-tuning uses it to
-// judge errors of the layer's output by the change of the function's value.
+// measure errors of the layer's output behind the function.
 #pragma once
 
 #include <optional>

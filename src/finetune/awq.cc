@@ -24,7 +24,7 @@ constexpr int kNumSteps = 10;
 // Factors must have an error below this share of that without factors, on samples that they were
 // not computed from.
 constexpr double kMostError = 0.98;
-// Fewer positions in one part of the samples cannot judge factors, nor can fewer samples, whose
+// Fewer positions in one part of the samples cannot validate factors, nor can fewer samples, whose
 // positions are alike.
 constexpr int64_t kLeastPositions = 4;
 constexpr size_t kLeastSamples = 4;
@@ -88,9 +88,9 @@ std::vector<double> FactorsOf(std::span<const double> magnitudes, double alpha) 
 
 // The weight of a layer, of which at most kMostRows outputs count: those of a vocabulary are many,
 // and a part of them, evenly spread, shows the error as well.
-class JudgedWeight {
+class SampledWeight {
  public:
-  JudgedWeight(const graph::Model& model, const LinearLayer& layer, ThreadPool& pool)
+  SampledWeight(const graph::Model& model, const LinearLayer& layer, ThreadPool& pool)
       : layer_(layer), rows_(layer.rows) {
     const graph::InitializerView weight = model.Initializer(layer.weight);
     const std::span<const float> values = weight.values<float>();
@@ -150,36 +150,36 @@ class FactorSearch {
       : model_(model), plan_(plan), pool_(pool) {}
 
   // Returns the best factors for an activation. Empty if alpha = 0 is the best, or if nothing can
-  // judge. The factors of each part of the samples are judged by the other part.
+  // validate. The factors of each part of the samples are validated on the other part.
   std::vector<double> Find(const Readers& readers, LayerMoments& moments) {
-    const bool judges_itself = moments.split == Split::kNone;
-    std::vector<std::pair<const Moments*, const Moments*>> folds;
-    if (judges_itself) {
-      folds.emplace_back(&moments.learned, &moments.learned);
+    const bool validates_itself = moments.split == Split::kNone;
+    std::vector<std::pair<const Moments*, const Moments*>> splits;
+    if (validates_itself) {
+      splits.emplace_back(&moments.learned, &moments.learned);
     } else {
-      folds.emplace_back(&moments.learned, &moments.held_back);
-      folds.emplace_back(&moments.held_back, &moments.learned);
+      splits.emplace_back(&moments.learned, &moments.held_back);
+      splits.emplace_back(&moments.held_back, &moments.learned);
     }
     std::vector<std::vector<double>> magnitudes;
-    for (const auto& [learned, judge] : folds) {
-      const int64_t least = judges_itself ? 1 : kLeastPositions;
-      if (learned->num_positions < least || judge->num_positions < least) return {};
+    for (const auto& [learned, validation] : splits) {
+      const int64_t least = validates_itself ? 1 : kLeastPositions;
+      if (learned->num_positions < least || validation->num_positions < least) return {};
       magnitudes.push_back(MagnitudesOf(*learned, readers));
     }
-    std::vector<JudgedWeight> weights;
+    std::vector<SampledWeight> weights;
     for (const LinearLayer* const layer : readers.layers) {
       weights.emplace_back(model_, *layer, pool_);
     }
     const auto error_at = [&](int step) {
       const double alpha = static_cast<double>(step) / kNumSteps;
       double error = 0;
-      for (size_t i = 0; i < folds.size(); ++i) {
-        error += ErrorOf(weights, *folds[i].second, FactorsOf(magnitudes[i], alpha));
+      for (size_t i = 0; i < splits.size(); ++i) {
+        error += ErrorOf(weights, *splits[i].second, FactorsOf(magnitudes[i], alpha));
       }
       return error;
     };
     double least_error = error_at(0);
-    if (!judges_itself) least_error *= kMostError;
+    if (!validates_itself) least_error *= kMostError;
     int best = 0;
     const auto attempt = [&](int step) {
       if (step < 1 || step > kNumSteps) return;
@@ -193,7 +193,7 @@ class FactorSearch {
     const int middle = best;
     for (const int step : {middle - 1, middle + 1}) attempt(step);
     if (best == 0) return {};
-    if (!judges_itself) AddMoments(moments.held_back, moments.learned);
+    if (!validates_itself) AddMoments(moments.held_back, moments.learned);
     return FactorsOf(MagnitudesOf(moments.learned, readers), static_cast<double>(best) / kNumSteps);
   }
 
@@ -210,15 +210,15 @@ class FactorSearch {
   }
 
   // Returns the error of all products, with weights that are scaled and then rounded.
-  double ErrorOf(const std::vector<JudgedWeight>& weights, const Moments& judge,
+  double ErrorOf(const std::vector<SampledWeight>& weights, const Moments& validation,
                  const std::vector<double>& factors) {
     const int64_t columns = weights.front().layer().columns;
     const ReadRow inputs = [&](int64_t row, int64_t count, float* out) {
-      const double* const from = judge.inputs.data() + row * columns;
+      const double* const from = validation.inputs.data() + row * columns;
       for (int64_t k = 0; k < count; ++k) out[k] = static_cast<float>(from[k]);
     };
     double error = 0;
-    for (const JudgedWeight& weight : weights) {
+    for (const SampledWeight& weight : weights) {
       const LinearLayer& layer = weight.layer();
       const std::vector<float>& original = weight.weights();
       std::vector<float> scaled(original.size());

@@ -48,7 +48,7 @@ class Finetuner {
       const size_t begin = group * layers_.size() / num_groups;
       LearnGroup(begin, (group + 1) * layers_.size() / num_groups, journal);
     }
-    JudgeTogether();
+    ValidateTogether();
     // Rows stay where they are until the last layer is learned: layers point to them.
     for (const auto& [value, use] : added_biases_) {
       plan::AddBiasRow(resolved_.plan, model_, value, use);
@@ -148,22 +148,22 @@ class Finetuner {
 
   // Compares the network's outputs with learned weights and without. Undoes everything if they do
   // not come closer to those of the float model.
-  void JudgeTogether() {
+  void ValidateTogether() {
     if (options_.gather.hold_back_every == 0) return;
     if (std::ranges::none_of(report_.layers, &TunedLayerReport::is_tuned)) return;
     GatherOptions options = options_.gather;
-    options.stage = "judge the network";
+    options.stage = "validate the network";
     const size_t every = options.hold_back_every;
-    // One part of the samples judges what the other part taught.
+    // One part of the samples validates what was learned from the other.
     const bool has_halves = of_halves_[0].has_value();
     Split split = Split::kHeldBack;
     if (has_halves) split = source_.num_samples() == 1 ? Split::kPositions : Split::kHalves;
-    const auto judges = [=](bool by_held_back) {
+    const auto validates = [=](bool by_held_back) {
       return [=](size_t run) {
         return split == Split::kPositions || IsHeldBack(run, split, every) == by_held_back;
       };
     };
-    std::function<bool(size_t run)> any = judges(true);
+    std::function<bool(size_t run)> any = validates(true);
     if (has_halves) any = [](size_t) { return true; };
     NetworkOutputs wanted(float_model_, source_, options);
     const std::vector<OutputErrors> untuned =
@@ -174,12 +174,12 @@ class Finetuner {
       Model model = has_halves ? std::move(of_halves_[half]->first) : model_.Clone();
       plan::ResolvedPlan resolved = has_halves ? std::move(of_halves_[half]->second) : resolved_;
       const std::vector<OutputErrors> tuned = wanted.ErrorsOf(
-          Simulated(std::move(model), std::move(resolved), pool_), judges(half == 0));
+          Simulated(std::move(model), std::move(resolved), pool_), validates(half == 0));
       before.insert(before.end(), untuned.begin(), untuned.end());
       after.insert(after.end(), tuned.begin(), tuned.end());
     }
     // Halves of one sample's positions share much.
-    report_.network = JudgeNetwork(before, after, split == Split::kPositions ? 1 : 0);
+    report_.network = ValidateNetwork(before, after, split == Split::kPositions ? 1 : 0);
     if (!report_.network->is_refused()) return;
     model_ = float_model_.Clone();
     resolved_.weight_scales = initial_.weight_scales;
@@ -204,7 +204,7 @@ class Finetuner {
   const plan::ResolvedPlan initial_;
   weights::PairRules pair_rules_;
   std::vector<LinearLayer> layers_;  // in graph order
-  // The float model and its plan with what each half of the samples taught.
+  // The float model and its plan with what was learned from each half of the samples.
   std::array<std::optional<std::pair<Model, plan::ResolvedPlan>>, 2> of_halves_;
   std::vector<std::pair<std::string, plan::TensorUse>> added_biases_;
   FinetuneReport report_;
@@ -212,8 +212,8 @@ class Finetuner {
 
 }  // namespace
 
-size_t FinetuneReport::NumJudgedBy(Judge judge) const {
-  return static_cast<size_t>(std::ranges::count(layers, judge, &TunedLayerReport::judge));
+size_t FinetuneReport::NumValidatedOn(ValidatedOn samples) const {
+  return static_cast<size_t>(std::ranges::count(layers, samples, &TunedLayerReport::validated_on));
 }
 
 Finetuned Finetune(graph::Model& model, plan::ResolvedPlan resolved, data::Source& source,

@@ -18,8 +18,8 @@
 #include "data/source.h"
 #include "finetune/gather.h"
 #include "finetune/journal.h"
-#include "finetune/judge_network.h"
 #include "finetune/layer_tuner.h"
+#include "finetune/validate_network.h"
 #include "graph/model.h"
 #include "plan/finetune_passes.h"
 #include "plan/resolved_plan.h"
@@ -49,12 +49,12 @@ struct FinetuneReport {
   size_t num_added_biases = 0;  // biases that nodes did not have before
   size_t num_resumed = 0;       // layers that the journal of a stopped run had
   size_t num_samples = 0;       // that were learned from; 0: none, or not known before
-  // The verdict of the network's outputs on all layers together. Null if no layer was tuned, or if
-  // no samples are to judge.
-  std::optional<NetworkVerdict> network;
+  // The gain of the network's outputs from all layers together. Null if no layer was tuned, or if
+  // no samples are for validation.
+  std::optional<NetworkValidation> network;
 
   // Returns the number of layers whose errors are of these samples.
-  size_t NumJudgedBy(Judge judge) const;
+  size_t NumValidatedOn(ValidatedOn samples) const;
 };
 constexpr auto FieldsOf(const FinetuneReport*) {
   using Report = FinetuneReport;
@@ -67,9 +67,10 @@ constexpr auto FieldsOf(const FinetuneReport*) {
             "Quantized weights that cannot be tuned, with the reason."},
       ComputedField{"network",
                     [](const Report& report) {
-                      const bool is_judged = report.network && (report.network->num_runs > 0 ||
-                                                                report.network->num_lost_runs > 0);
-                      return is_judged ? report.network : std::nullopt;
+                      const bool is_validated =
+                          report.network &&
+                          (report.network->num_runs > 0 || report.network->num_lost_runs > 0);
+                      return is_validated ? report.network : std::nullopt;
                     },
                     "The network's outputs with all layers together. None if no layer was tuned, "
                     "or if no samples could validate."});
@@ -83,9 +84,9 @@ struct Finetuned {
 // Changes the weights and biases of `model`, the float model that the plan is of, and gives the
 // plan back with what was learned, so that ApplyPlan afterwards writes it. Weights are kept only
 // where samples that they were not learned from show a smaller error than before (learn_layer.h),
-// and only if the network's outputs on such samples come closer too (judge_network.h). Else
-// everything stays as rounded. TunedLayerReport::judge says which samples judged. Throws Error as
-// GatherMoments and ApplyPlan.
+// and only if the network's outputs on such samples come closer too (validate_network.h). Else
+// everything stays as rounded. TunedLayerReport::validated_on says on which samples. Throws Error
+// as GatherMoments and ApplyPlan.
 Finetuned Finetune(graph::Model& model, plan::ResolvedPlan resolved, data::Source& source,
                    const FinetuneOptions& options, ThreadPool& pool);
 

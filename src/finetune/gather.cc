@@ -268,10 +268,10 @@ size_t FirstWithMomentsOf(std::span<const LinearLayer> layers, size_t i,
 }
 
 Split SplitOf(size_t num_runs, size_t hold_back_every) {
-  constexpr size_t kLeastJudges = 4;
+  constexpr size_t kLeastValidationRuns = 4;
   if (hold_back_every == 0) return Split::kNone;
   if (num_runs == 1) return Split::kPositions;
-  const bool are_enough = hold_back_every > 1 && num_runs / hold_back_every >= kLeastJudges;
+  const bool are_enough = hold_back_every > 1 && num_runs / hold_back_every >= kLeastValidationRuns;
   return are_enough ? Split::kHeldBack : Split::kHalves;
 }
 

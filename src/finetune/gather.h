@@ -18,16 +18,16 @@
 
 namespace bitpress::finetune {
 
-// The way in which a layer's samples are divided, so that some judge what others teach.
+// The way in which a layer's samples are split into those for training and those for validation.
 enum class Split : uint8_t {
   kNone,       // all are learned from, because GatherOptions::hold_back_every is 0
-  kHeldBack,   // one run in hold_back_every judges
-  kHalves,     // each half of the runs judges what was learned from the other half
-  kPositions,  // there is one run: each half of its positions judges the other
+  kHeldBack,   // one run in hold_back_every is for validation
+  kHalves,     // each half of the runs validates what was learned from the other half
+  kPositions,  // there is one run: each half of its positions validates the other
 };
 
-// Returns the split of so many runs (0: not known). Only where one run in `hold_back_every` makes
-// four judges or more, they judge alone; where runs are fewer, halves judge each other.
+// Returns the split of so many runs (0: not known). One run in `hold_back_every` is for validation
+// if these are four or more. Where runs are fewer, halves validate each other.
 Split SplitOf(size_t num_runs, size_t hold_back_every);
 // Returns whether a run, which are counted from 1 on, counts for LayerMoments::held_back.
 // REQUIRES: not Split::kPositions, where a part of the run does.
@@ -35,8 +35,8 @@ bool IsHeldBack(size_t run, Split split, size_t hold_back_every);
 
 // The moments of one layer.
 struct LayerMoments {
-  Moments learned;    // of the runs to learn from
-  Moments held_back;  // of the runs that judge
+  Moments learned;    // of the runs for training
+  Moments held_back;  // of the runs for validation
   Split split = Split::kNone;
 };
 
@@ -61,8 +61,8 @@ std::vector<std::span<const LinearLayer>> GroupLayers(std::span<const LinearLaye
 size_t FirstWithMomentsOf(std::span<const LinearLayer> layers, size_t i,
                           const GatherOptions& options);
 
-// Returns the options of a layer's accumulators: for the runs to learn from, and for those that
-// judge (null: none).
+// Returns the options of a layer's accumulators: for the runs of training, and for those of
+// validation (null: none).
 MomentOptions LearnedOptions(const LinearLayer& layer, const GatherOptions& options);
 std::optional<MomentOptions> HeldBackOptions(const LinearLayer& layer,
                                              const GatherOptions& options);

@@ -45,7 +45,7 @@ MomentsEntry EntryFor(std::span<const LinearLayer> pass, size_t i, const GatherO
   entry.op_type = layer.op_type;
   entry.shape = ShapeOf(layer, LearnedOptions(layer, options));
   if (const auto held_back = HeldBackOptions(layer, options)) {
-    entry.num_kept_of_judges = ShapeOf(layer, *held_back).num_kept;
+    entry.num_kept_to_validate = ShapeOf(layer, *held_back).num_kept;
   }
   return entry;
 }

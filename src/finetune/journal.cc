@@ -62,7 +62,7 @@ std::string ToBytes(const LearnedLayer& layer) {
   }
   writer.Number(std::bit_cast<uint64_t>(layer.report.error_before));
   writer.Number(std::bit_cast<uint64_t>(layer.report.error_after));
-  writer.Number(static_cast<uint8_t>(layer.report.judge));
+  writer.Number(static_cast<uint8_t>(layer.report.validated_on));
   writer.Number(static_cast<uint8_t>(layer.report.is_tuned ? 1 : 0));
   WriteWeights(writer, layer.learned);
   writer.Compact(layer.of_halves.size());
@@ -80,9 +80,11 @@ LearnedLayer FromBytes(std::string_view bytes) {
   }
   layer.report.error_before = std::bit_cast<double>(reader.Number<uint64_t>());
   layer.report.error_after = std::bit_cast<double>(reader.Number<uint64_t>());
-  const auto judge = reader.Number<uint8_t>();
-  if (judge > static_cast<uint8_t>(Judge::kPositions)) reader.FailDamaged("a judge is none");
-  layer.report.judge = static_cast<Judge>(judge);
+  const auto validated_on = reader.Number<uint8_t>();
+  if (validated_on > static_cast<uint8_t>(ValidatedOn::kPositions)) {
+    reader.FailDamaged(fmt::format("invalid value {} of 'validated_on'", validated_on));
+  }
+  layer.report.validated_on = static_cast<ValidatedOn>(validated_on);
   layer.report.is_tuned = reader.Number<uint8_t>() != 0;
   layer.learned = ReadWeights(reader);
   constexpr size_t kLeastBytes = 3;  // of the three lengths
@@ -180,17 +182,17 @@ size_t MergeLearningJournals(std::span<const std::filesystem::path> paths,
   return layers.size();
 }
 
-std::string_view JudgesOf(Judge judge) {
-  switch (judge) {
-    case Judge::kNone:
+std::string_view SamplesOf(ValidatedOn samples) {
+  switch (samples) {
+    case ValidatedOn::kNone:
       break;
-    case Judge::kHeldBack:
+    case ValidatedOn::kHeldBack:
       return "held-back samples";
-    case Judge::kLearned:
+    case ValidatedOn::kLearned:
       return "the samples that it was learned from";
-    case Judge::kHalves:
+    case ValidatedOn::kHalves:
       return "the other half of the samples";
-    case Judge::kPositions:
+    case ValidatedOn::kPositions:
       return "the other half of the sample's positions";
   }
   return "";

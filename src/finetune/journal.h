@@ -24,25 +24,25 @@
 namespace bitpress::finetune {
 
 // The samples that the errors of a layer were measured on.
-enum class Judge : uint8_t {
+enum class ValidatedOn : uint8_t {
   kNone,       // no samples: the layer never ran, or only on NaN and infinity
   kHeldBack,   // samples that the layer did not learn from
   kLearned,    // the samples that the layer learned from, because the user wants none held back
   kHalves,     // each half of the samples, for what was learned from the other half
   kPositions,  // each half of the positions of one sample, likewise
 };
-inline constexpr std::array<std::pair<std::string_view, Judge>, 5> kJudgeWords{
-    {{"", Judge::kNone},
-     {"held_back", Judge::kHeldBack},
-     {"learned", Judge::kLearned},
-     {"halves", Judge::kHalves},
-     {"positions", Judge::kPositions}}};
-constexpr Words<Judge> FieldWords(const Judge*) { return kJudgeWords; }
+inline constexpr std::array<std::pair<std::string_view, ValidatedOn>, 5> kValidatedOnWords{
+    {{"", ValidatedOn::kNone},
+     {"held_back", ValidatedOn::kHeldBack},
+     {"learned", ValidatedOn::kLearned},
+     {"halves", ValidatedOn::kHalves},
+     {"positions", ValidatedOn::kPositions}}};
+constexpr Words<ValidatedOn> FieldWords(const ValidatedOn*) { return kValidatedOnWords; }
 // Returns "held-back samples", for sentences. REQUIRES: not kNone.
-std::string_view JudgesOf(Judge judge);
+std::string_view SamplesOf(ValidatedOn samples);
 
 // The result of fine-tuning for one layer. Errors are mean squares over positions and outputs of
-// the samples that judge, as a share of the variance of the float outputs.
+// the validation samples, as a share of the variance of the float outputs.
 struct TunedLayerReport {
   std::string node;
   std::string op_type;
@@ -50,7 +50,7 @@ struct TunedLayerReport {
   std::string format;
   double error_before = 0;
   double error_after = 0;
-  Judge judge = Judge::kNone;
+  ValidatedOn validated_on = ValidatedOn::kNone;
   bool is_tuned = false;
   std::string taken_from;
   std::string choice;
@@ -66,13 +66,12 @@ constexpr auto FieldsOf(const TunedLayerReport*) {
             "Noise over signal of its output, with weights rounded to nearest, on the samples that "
             "validate."},
       Field{"error_after", &Report::error_after, "The same with the weights that the model has."},
-      Field{"judge", &Report::judge,
+      Field{"validated_on", &Report::validated_on,
             "The samples that the errors were measured on. 'held_back': samples that it did not "
-            "learn from. 'halves': each half of the samples, for what the other half taught. "
+            "learn from. 'halves': each half of the samples, for what was learned from the other. "
             "'positions': each half of the positions of one sample, likewise. 'learned': samples "
             "that it learned from, because finetune_hold_back is 0. '': none, because it never ran "
-            "or nothing could validate.",
-            "judged_by"},
+            "or nothing could validate."},
       Field{"taken_from", &Report::taken_from,
             "The pass whose weights it has. '' if it stays as rounded."},
       Field{"choice", &Report::choice,
@@ -93,7 +92,8 @@ struct LearnedWeights {
 struct LearnedLayer {
   TunedLayerReport report;
   LearnedWeights learned;  // empty unless report.is_tuned
-  // The weights that each half taught, if halves of the samples or positions judged: two or none.
+  // The weights learned from each half, if halves of the samples or positions validated each other:
+  // two or none.
   std::vector<LearnedWeights> of_halves;
 };
 

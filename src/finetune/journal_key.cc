@@ -77,12 +77,12 @@ void AddOptions(ContentHash& hash, const FinetuneOptions& options) {
 
 std::string JournalKey(const graph::Model& float_model, const plan::ResolvedPlan& resolved,
                        const FinetuneOptions& options, uint64_t samples) {
-  ContentHash wishes;
-  wishes.Add(plan::ToJson(resolved.plan));
-  AddParameters(wishes, resolved);
-  AddOptions(wishes, options);
+  ContentHash request;
+  request.Add(plan::ToJson(resolved.plan));
+  AddParameters(request, resolved);
+  AddOptions(request, options);
   return fmt::format("Bitpress {}, ONNX Runtime {}, model {:016x}, plan {:016x}, samples {:016x}",
-                     Version(), runtime::OrtVersion(), float_model.Fingerprint(), wishes.value(),
+                     Version(), runtime::OrtVersion(), float_model.Fingerprint(), request.value(),
                      samples);
 }
 

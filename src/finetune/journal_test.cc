@@ -18,7 +18,7 @@ LearnedLayer Learned(const std::string& weight, float value) {
   layer.report.weight = weight;
   layer.report.error_before = 0.5;
   layer.report.error_after = 0.125;
-  layer.report.judge = Judge::kLearned;
+  layer.report.validated_on = ValidatedOn::kLearned;
   layer.report.is_tuned = true;
   layer.learned.weights = {value, -value, 0};
   layer.learned.bias = {1};
@@ -45,7 +45,7 @@ TEST(LearningJournal, GoesOnWhereItStopped) {
     EXPECT_EQ(found.learned.params, Learned("b", 2).learned.params);
     EXPECT_EQ(found.report.node, "node of b");
     EXPECT_EQ(found.report.error_after, 0.125);
-    EXPECT_EQ(found.report.judge, Judge::kLearned);
+    EXPECT_EQ(found.report.validated_on, ValidatedOn::kLearned);
     ASSERT_EQ(found.of_halves.size(), 2U);
     EXPECT_EQ(found.of_halves[0].weights, std::vector<float>{2});
     EXPECT_EQ(found.of_halves[1].params, Learned("b", 2).of_halves[1].params);

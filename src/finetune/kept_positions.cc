@@ -76,7 +76,7 @@ void KeptPositions::AddFrom(ByteReader& in) {
     rank.number = in.Number<uint64_t>();
     rank.run = in.Number<uint64_t>();
     rank.place = in.Number<uint64_t>();
-    if (i > 0 && !(last < rank)) in.FailDamaged("kept positions are in no order");
+    if (i > 0 && !(last < rank)) in.FailDamaged("kept positions are not in order");
     last = rank;
     float* const to = Wants(rank) ? Take(rank) : nullptr;
     for (size_t k = 0; k < num_values; ++k) {

@@ -79,7 +79,7 @@ void DescribeConvolution(const Node& node, std::span<const int64_t> dims, Linear
   if (layer.groups < 1 || dims[0] % layer.groups != 0) throw LeftOut{"its groups do not fit"};
   DescribeWindow(node, dims, layer);
   const int64_t taps = layer.num_taps();
-  if (node.op_type() == "Conv") {
+  if (ops::TraitsOf(node).product == ops::Product::kConv) {
     layer.layout = PositionLayout::kWindows;
     layer.rows = dims[0] / layer.groups;
     layer.columns = dims[1] * taps;
@@ -103,7 +103,7 @@ void DescribeMatrix(const Node& node, size_t input, std::span<const int64_t> dim
                     LinearLayer& layer) {
   if (dims.size() != 2) throw LeftOut{"it is no matrix"};
   bool is_transposed = false;
-  if (node.op_type() == "Gemm") {
+  if (ops::TraitsOf(node).product == ops::Product::kGemm) {
     if (input != 1 || node.GetInt("transA", 0) != 0) throw LeftOut{"it is on the left of a Gemm"};
     if (node.GetFloat("alpha", 1) != 1 || node.GetFloat("beta", 1) != 1) {
       throw LeftOut{"its Gemm has factors"};
@@ -174,7 +174,7 @@ void DescribeRecurrent(const Model& model, const Node& node, size_t input, size_
 void FindBias(const Model& model, const Node& node, size_t num_readings,
               const FindLayersOptions& options, LinearLayer& layer) {
   const std::string& output = layer.readings.front().output;
-  if (node.op_type() != "MatMul") {
+  if (ops::TraitsOf(node).product != ops::Product::kMatMul) {
     const bool has_none = node.num_inputs() < 3 || node.input(2).empty();
     // Several nodes that share a weight would need one new bias each.
     if (has_none && options.with_new_biases && num_readings == 1) {
@@ -208,9 +208,8 @@ LinearLayer DescribeReading(const Model& model, const plan::NodeIndex& index,
   const size_t num_readings = row.uses.size();
   const Node node = index.Find(use);
   const auto input = static_cast<size_t>(use.input);
-  if (!node.domain().empty() ||
-      (node.op_type() != "Conv" && node.op_type() != "ConvTranspose" && node.op_type() != "Gemm" &&
-       node.op_type() != "MatMul" && !ops::TraitsOf(node).is_recurrent())) {
+  const ops::OperatorTraits& traits = ops::TraitsOf(node);
+  if (!node.domain().empty() || !traits.multiplies()) {
     throw LeftOut{fmt::format("a weight of {} has no linear map here", node.op_type())};
   }
   for (auto owner = model.Owner(node); owner; owner = model.Owner(*owner)) {
@@ -231,11 +230,11 @@ LinearLayer DescribeReading(const Model& model, const plan::NodeIndex& index,
   layer.weight = row.value;
   layer.readings = {{use.node, 0, "", node.output(0)}};
   layer.row = &row;
-  if (ops::TraitsOf(node).is_recurrent()) {
+  if (traits.is_recurrent()) {
     DescribeRecurrent(model, node, input, num_readings, weight.dims, layer);
     return layer;
   }
-  if (node.op_type() == "Conv" || node.op_type() == "ConvTranspose") {
+  if (traits.is_convolution()) {
     if (input != 1) throw LeftOut{"it is the data of a convolution"};
     DescribeConvolution(node, weight.dims, layer);
   } else {
@@ -291,7 +290,7 @@ void NumberFloatInputs(const plan::NodeIndex& index, const plan::QuantPlan& plan
   using Inputs = std::tuple<std::vector<std::string>, PositionLayout, int64_t>;
   std::map<Inputs, int64_t> numbers;
   for (LinearLayer& layer : layers) {
-    if (layer.op_type != "Gemm" && layer.op_type != "MatMul") continue;
+    if (!ops::TraitsNamed(layer.op_type).is_matrix_product()) continue;
     Inputs inputs{{}, layer.layout, layer.columns};
     const bool is_float = std::ranges::all_of(layer.readings, [&](const Reading& reading) {
       const Node node =

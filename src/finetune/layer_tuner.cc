@@ -36,8 +36,7 @@ LayerTuner::LayerTuner(const LinearLayer& layer, const Moments& moments,
   BITPRESS_DCHECK(bias.empty() || std::ssize(bias) == layer.num_outputs());
   const double count = static_cast<double>(std::max<int64_t>(moments.num_positions, 1));
   const auto columns = static_cast<size_t>(layer.columns);
-  // A free bias takes the means out of the problem. One that stays is no part of what the weights
-  // have to give.
+  // If the bias is trainable, inputs are centred; a fixed bias needs second moments that are not.
   const double centre = has_bias_ && options_.corrects_bias ? 1 / count : 0.0;
   pool.ParallelFor(static_cast<size_t>(layer.groups) * columns, [&](size_t i) {
     const size_t first = i / columns * columns;

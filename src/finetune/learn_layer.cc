@@ -10,7 +10,7 @@
 #include <string>
 #include <utility>
 
-#include "finetune/folds.h"
+#include "finetune/validation_splits.h"
 #include "finetune/weight_grid.h"
 
 namespace bitpress::finetune {
@@ -28,14 +28,14 @@ constexpr double kMostLearnedError = 0.98;
 struct Offer {
   std::string name;
   LearnedWeights weights;      // with the whole correction of the bias
-  std::vector<double> errors;  // sums over the judging positions, one for each share of the bias
+  std::vector<double> errors;  // sums over the validation positions, one for each share of the bias
 };
 
 // The choice among offers.
 struct Choice {
   size_t offer = 0;
   size_t share = 0;
-  double error = std::numeric_limits<double>::infinity();  // sum over all folds
+  double error = std::numeric_limits<double>::infinity();  // sum over all splits
 };
 
 class Learner {
@@ -59,28 +59,30 @@ class Learner {
     report.op_type = layer_.op_type;
     report.weight = layer_.weight;
     report.format = layer_.row->format;
-    folds_ = MakeFolds(layer_, moments_, options_.ridge, has_free_bias(), report);
-    if (folds_.empty()) return std::move(learned_);
+    splits_ = MakeValidationSplits(layer_, moments_, options_.ridge, has_free_bias(), report);
+    if (splits_.empty()) return std::move(learned_);
     const double unit = Unit();
     std::vector<double> before;
     {
       const std::vector<float> direct = grid_.Quantize(task_.weights, pool_).values;
-      for (const Fold& fold : folds_) before.push_back(ErrorsOf(direct, {Bias()}, *fold.judge)[0]);
+      for (const ValidationSplit& split : splits_)
+        before.push_back(ErrorsOf(direct, {Bias()}, *split.validation)[0]);
     }
     const double error_before = Sum(before);
     report.error_before = report.error_after = error_before / unit;
     ChooseAim();
     std::vector<std::vector<Offer>> offers;
-    for (const Fold& fold : folds_) {
-      offers.push_back(RunPasses(fold, std::numeric_limits<size_t>::max()));
+    for (const ValidationSplit& split : splits_) {
+      offers.push_back(RunPasses(split, std::numeric_limits<size_t>::max()));
     }
     const Choice choice = Choose(offers);
     if (!IsBetter(offers, choice, before)) {
-      report.note = fmt::format(
-                        "it stays as rounded, because {} judged what was learned no better: error "
-                        "{:.3g}, now {:.3g}",
-                        JudgesOf(report.judge), choice.error / unit, report.error_before) +
-                    (report.note.empty() ? "" : "; " + report.note);
+      report.note =
+          fmt::format(
+              "it stays as rounded, because what was learned is no better on {}: error {:.3g}, "
+              "now {:.3g}",
+              SamplesOf(report.validated_on), choice.error / unit, report.error_before) +
+          (report.note.empty() ? "" : "; " + report.note);
       return std::move(learned_);
     }
     report.is_tuned = true;
@@ -95,57 +97,58 @@ class Learner {
 
   bool has_free_bias() const { return !task_.bias.empty() && options_.corrects_bias; }
 
-  LayerTuner MakeTuner(const Fold& fold) {
-    of_fold_ = options_;
-    of_fold_.ridge = fold.ridge;
-    of_fold_.aim_ridge = aim_ridge_;
-    of_fold_.aim_share = aim_share_;
-    return {layer_, *fold.learned, task_.weights, task_.bias, grid_, of_fold_, pool_};
+  LayerTuner MakeTuner(const ValidationSplit& split) {
+    split_options_ = options_;
+    split_options_.ridge = split.ridge;
+    split_options_.aim_ridge = aim_ridge_;
+    split_options_.aim_share = aim_share_;
+    return {layer_, *split.training, task_.weights, task_.bias, grid_, split_options_, pool_};
   }
 
-  bool IsJudgedBehindActivation() const {
+  bool IsValidatedBehindActivation() const {
     if (!layer_.activation) return false;
-    return std::ranges::all_of(folds_, [](const Fold& fold) { return fold.judge->kept.count > 0; });
+    return std::ranges::all_of(
+        splits_, [](const ValidationSplit& split) { return split.validation->kept.count > 0; });
   }
 
-  // Returns the variance of the outputs, times the number of positions that judge.
+  // Returns the variance of the outputs, times the number of validation positions.
   double Unit() const {
     double sum = 0;
     double count = 0;
-    std::vector<const Moments*> judges;
-    for (const Fold& fold : folds_) {
-      judges.push_back(fold.judge);
-      count += static_cast<double>(fold.judge->num_positions);
-      if (!IsJudgedBehindActivation()) continue;
-      sum += VarianceBehindActivation(layer_, fold.judge->kept, task_.bias) *
-             static_cast<double>(fold.judge->num_positions);
+    std::vector<const Moments*> validation;
+    for (const ValidationSplit& split : splits_) {
+      validation.push_back(split.validation);
+      count += static_cast<double>(split.validation->num_positions);
+      if (!IsValidatedBehindActivation()) continue;
+      sum += VarianceBehindActivation(layer_, split.validation->kept, task_.bias) *
+             static_cast<double>(split.validation->num_positions);
     }
-    if (!IsJudgedBehindActivation())
-      sum = OutputVariance(layer_, judges, task_.weights, pool_) * count;
+    if (!IsValidatedBehindActivation())
+      sum = OutputVariance(layer_, validation, task_.weights, pool_) * count;
     return sum > 0 ? sum : count;
   }
 
-  // Returns the errors of weights with each of these biases, summed over the positions that judge.
+  // Returns the errors of weights with each of these biases, summed over the validation positions.
   std::vector<double> ErrorsOf(std::span<const float> weights,
-                               std::vector<std::vector<float>> biases, const Moments& judge) {
+                               std::vector<std::vector<float>> biases, const Moments& validation) {
     std::vector<double> errors;
-    if (IsJudgedBehindActivation()) {
+    if (IsValidatedBehindActivation()) {
       for (const std::vector<float>& bias : biases) {
         errors.push_back(
-            ErrorBehindActivation(layer_, judge.kept, weights, bias, task_.bias, pool_));
+            ErrorBehindActivation(layer_, validation.kept, weights, bias, task_.bias, pool_));
       }
     } else {
       // The observed outputs do not contain a bias that a node behind the layer adds, and changes
       // count where they are not observed.
-      const bool is_change = layer_.is_bias_behind || !judge.has_outputs;
+      const bool is_change = layer_.is_bias_behind || !validation.has_outputs;
       for (std::vector<float>& bias : biases) {
         for (size_t i = 0; is_change && i < bias.size(); ++i) bias[i] -= task_.bias[i];
       }
-      errors = judge.has_outputs
-                   ? MeanSquaredErrors(layer_, judge, weights, biases, pool_)
-                   : MeanSquaredChanges(layer_, judge, weights, task_.weights, biases, pool_);
+      errors = validation.has_outputs
+                   ? MeanSquaredErrors(layer_, validation, weights, biases, pool_)
+                   : MeanSquaredChanges(layer_, validation, weights, task_.weights, biases, pool_);
     }
-    for (double& error : errors) error *= static_cast<double>(judge.num_positions);
+    for (double& error : errors) error *= static_cast<double>(validation.num_positions);
     return errors;
   }
 
@@ -180,13 +183,13 @@ class Learner {
   }
 
   // Chooses the ridge and the share of the aim: the real weights whose error is the least on the
-  // positions that judge. The ridge grows as long as they get better.
+  // validation positions. The ridge grows as long as they get better.
   void ChooseAim() {
     constexpr double kTooLittle = 0.01;
     constexpr double kClearGain = 0.9;
     const bool needs_aim = Has(FinetunePass::kLeastSquares) || Has(FinetunePass::kAdaRound) ||
                            Has(FinetunePass::kAdaQuant);
-    if (!needs_aim || learned_.report.judge == Judge::kLearned) return;
+    if (!needs_aim || learned_.report.validated_on == ValidatedOn::kLearned) return;
     if (!moments_.learned.has_outputs) {  // least squares give the float weights back
       aim_ridge_ = options_.ridge;
       aim_share_ = 0;
@@ -196,13 +199,13 @@ class Learner {
       aim_ridge_ = ridge;
       aim_share_ = share;
       std::vector<double> errors(Shares().size());
-      for (const Fold& fold : folds_) {
-        LayerTuner tuner = MakeTuner(fold);
+      for (const ValidationSplit& split : splits_) {
+        LayerTuner tuner = MakeTuner(split);
         tuner.LeastSquares();
         tuner.TakeTarget();
         if (options_.corrects_bias) tuner.CorrectBias();
         const std::vector<double> more =
-            ErrorsOf(tuner.quantized(), SharesOf(tuner.bias()), *fold.judge);
+            ErrorsOf(tuner.quantized(), SharesOf(tuner.bias()), *split.validation);
         for (size_t i = 0; i < errors.size(); ++i) errors[i] += more[i];
       }
       return std::ranges::min(errors);
@@ -233,8 +236,8 @@ class Learner {
   }
 
   // Runs the passes until there are this many offers, and returns those.
-  std::vector<Offer> RunPasses(const Fold& fold, size_t most_offers) {
-    LayerTuner tuner = MakeTuner(fold);
+  std::vector<Offer> RunPasses(const ValidationSplit& split, size_t most_offers) {
+    LayerTuner tuner = MakeTuner(split);
     std::vector<Offer> offers;
     bool is_rounded = false;
     const auto round = [&] {
@@ -248,7 +251,8 @@ class Learner {
       offer.weights = {std::move(tuned.values),
                        {tuner.bias().begin(), tuner.bias().end()},
                        std::move(tuned.params)};
-      offer.errors = ErrorsOf(offer.weights.weights, SharesOf(offer.weights.bias), *fold.judge);
+      offer.errors =
+          ErrorsOf(offer.weights.weights, SharesOf(offer.weights.bias), *split.validation);
       offers.push_back(std::move(offer));
     };
     const auto offer = [&](FinetunePass pass) {
@@ -261,7 +265,7 @@ class Learner {
       offer(pass);
       if (offers.size() >= most_offers || !layer_.activation) return;
       if (moments_.learned.kept.count == 0) return;
-      if (folds_.size() > 1 && moments_.held_back.kept.count == 0) return;
+      if (splits_.size() > 1 && moments_.held_back.kept.count == 0) return;
       tuner.LearnBehindActivation(pass == FinetunePass::kAdaRound
                                       ? LayerTuner::Freedom::kAroundTarget
                                       : LayerTuner::Freedom::kAnyValue);
@@ -311,25 +315,25 @@ class Learner {
     return offers;
   }
 
-  // Returns the offer with the least error in all folds. `offers` has as many for each.
+  // Returns the offer with the least error in all splits. `offers` has as many for each.
   Choice Choose(std::span<const std::vector<Offer>> offers) const {
     Choice best;
     for (size_t i = 0; i < offers[0].size(); ++i) {
       for (size_t share = 0; share < Shares().size(); ++share) {
         double error = 0;
-        for (const std::vector<Offer>& of_fold : offers) error += of_fold[i].errors[share];
+        for (const std::vector<Offer>& of_split : offers) error += of_split[i].errors[share];
         if (error < best.error) best = {i, share, error};
       }
     }
     return best;
   }
 
-  // Returns whether the choice is better than weights rounded to nearest, in every fold.
+  // Returns whether the choice is better than weights rounded to nearest, in every split.
   static bool IsBetter(std::span<const std::vector<Offer>> offers, const Choice& choice,
                        std::span<const double> before) {
     if (!(choice.error < kMostLearnedError * Sum(before))) return false;
-    for (size_t fold = 0; fold < before.size(); ++fold) {
-      if (!(offers[fold][choice.offer].errors[choice.share] < before[fold])) return false;
+    for (size_t split = 0; split < before.size(); ++split) {
+      if (!(offers[split][choice.offer].errors[choice.share] < before[split])) return false;
     }
     return true;
   }
@@ -343,23 +347,23 @@ class Learner {
     };
     TunedLayerReport& report = learned_.report;
     report.taken_from = offers[0][choice.offer].name;
-    double ridge = folds_[0].ridge;
-    if (folds_.size() == 1) {
+    double ridge = splits_[0].ridge;
+    if (splits_.size() == 1) {
       learned_.learned = weights_of(offers[0][choice.offer]);
     } else {
-      for (std::vector<Offer>& of_fold : offers) {
-        learned_.of_halves.push_back(weights_of(of_fold[choice.offer]));
-        of_fold.clear();
+      for (std::vector<Offer>& of_split : offers) {
+        learned_.of_halves.push_back(weights_of(of_split[choice.offer]));
+        of_split.clear();
       }
       Moments sum;  // layers that share their moments must not find them changed
-      Fold both = folds_[0];
+      ValidationSplit both = splits_[0];
       if (task_.are_moments_shared) {
         sum = SumOf(moments_.learned, moments_.held_back);
-        both.learned = &sum;
+        both.training = &sum;
       } else {
         AddMoments(moments_.held_back, moments_.learned);
       }
-      ridge = both.ridge = folds_[0].ridge_of_both;
+      ridge = both.ridge = splits_[0].ridge_of_both;
       std::vector<Offer> of_both = RunPasses(both, choice.offer + 1);
       learned_.learned = weights_of(of_both[choice.offer]);
     }
@@ -378,10 +382,10 @@ class Learner {
   const LinearLayer& layer_;
   LayerMoments& moments_;
   LayerTunerOptions options_;
-  LayerTunerOptions of_fold_;  // options of the present tuner
+  LayerTunerOptions split_options_;  // options of the present tuner
   ThreadPool& pool_;
   WeightGrid grid_;
-  std::vector<Fold> folds_;
+  std::vector<ValidationSplit> splits_;
   std::optional<double> aim_ridge_;
   double aim_share_ = 1;
   LearnedLayer learned_;

@@ -30,16 +30,16 @@ struct LayerTask {
 
 // Runs the passes and returns the weights that have the smallest error on positions that they did
 // not learn from. Every pass that rounds offers weights. The result is not tuned if no offer is
-// clearly better than weights rounded to nearest, or if nothing can judge.
+// clearly better than weights rounded to nearest, or if nothing can validate.
 //
-// With Split::kHeldBack `moments.held_back` judges. With kHalves and kPositions each half judges
-// what the passes learn from the other one; then they learn from both, which are added up in
-// `moments.learned` (unless they must stay), and LearnedLayer::of_halves keeps what they learned
-// from each. With kNone `moments.learned` judges itself.
+// With Split::kHeldBack `moments.held_back` is for validation. With kHalves and kPositions each
+// half validates what the passes learn from the other one; then they learn from both, which are
+// added up in `moments.learned` (unless they must stay), and LearnedLayer::of_halves keeps what
+// they learned from each. With kNone `moments.learned` validates itself.
 //
 // The ridge is the one that the noise in the inputs' moments calls for (ridge.h), and at least that
 // of `options`. Passes with an aim choose a ridge and a share for it (LayerTunerOptions) with the
-// smallest error on the positions that judge. With kNone all are those of `options`.
+// smallest error on the validation positions. With kNone all are those of `options`.
 LearnedLayer LearnLayer(const LayerTask& task, LayerMoments& moments,
                         const LayerTunerOptions& options, ThreadPool& pool);
 

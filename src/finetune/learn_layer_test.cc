@@ -117,7 +117,8 @@ TEST_F(LearnLayerTest, KeepsTheDirectWeightsWhereAllThatWasLearnedIsWorse) {
       Learn({FinetunePass::kLeastSquares, FinetunePass::kAdaQuant}, MomentsOf(70, 2000));
   EXPECT_FALSE(learned.report.is_tuned);
   EXPECT_EQ(learned.report.error_after, learned.report.error_before);
-  EXPECT_NE(learned.report.note.find("judged what was learned no better"), std::string::npos);
+  EXPECT_NE(learned.report.note.find("what was learned is no better on held-back samples"),
+            std::string::npos);
   EXPECT_TRUE(learned.learned.weights.empty());
 }
 
@@ -170,27 +171,29 @@ TEST_F(LearnLayerTest, ANewBiasIsTakenWhereItHelps) {
   EXPECT_TRUE(LearnLayer(layer, passes, few).learned.bias.empty());
 }
 
-TEST_F(LearnLayerTest, SaysWhoJudged) {
+TEST_F(LearnLayerTest, SaysWhichSamplesValidated) {
   const std::vector<FinetunePass> passes{FinetunePass::kGptq};
-  EXPECT_EQ(Learn(passes, MomentsOf(2000, 500)).report.judge, Judge::kHeldBack);
-  EXPECT_EQ(Learn(passes, MomentsOf(2000, 0)).report.judge, Judge::kLearned);
+  EXPECT_EQ(Learn(passes, MomentsOf(2000, 500)).report.validated_on, ValidatedOn::kHeldBack);
+  EXPECT_EQ(Learn(passes, MomentsOf(2000, 0)).report.validated_on, ValidatedOn::kLearned);
   FinetuneReport report;
-  for (const Judge judge : {Judge::kHeldBack, Judge::kLearned, Judge::kLearned}) {
-    report.layers.emplace_back().judge = judge;
+  for (const ValidatedOn samples :
+       {ValidatedOn::kHeldBack, ValidatedOn::kLearned, ValidatedOn::kLearned}) {
+    report.layers.emplace_back().validated_on = samples;
   }
-  EXPECT_EQ(report.NumJudgedBy(Judge::kLearned), 2U);
-  EXPECT_EQ(WordOf<Judge>(kJudgeWords, Judge::kLearned), "learned");
+  EXPECT_EQ(report.NumValidatedOn(ValidatedOn::kLearned), 2U);
+  EXPECT_EQ(WordOf<ValidatedOn>(kValidatedOnWords, ValidatedOn::kLearned), "learned");
 }
 
-// Each half judges what the other one teaches, and the layer learns from both.
-TEST_F(LearnLayerTest, HalvesJudgeEachOther) {
+// Each half validates what is learned from the other, and the layer learns from both.
+TEST_F(LearnLayerTest, HalvesValidateEachOther) {
   const std::vector<FinetunePass> passes{FinetunePass::kGptq};
   for (const Split split : {Split::kHalves, Split::kPositions}) {
     LayerMoments moments = MomentsOf(400, 300);
     moments.split = split;
     const LearnedLayer learned = LearnLayer(layer_, passes, moments);
     EXPECT_TRUE(learned.report.is_tuned);
-    EXPECT_EQ(learned.report.judge, split == Split::kHalves ? Judge::kHalves : Judge::kPositions);
+    EXPECT_EQ(learned.report.validated_on,
+              split == Split::kHalves ? ValidatedOn::kHalves : ValidatedOn::kPositions);
     EXPECT_EQ(moments.learned.num_positions, 700);
     ASSERT_EQ(learned.of_halves.size(), 2U);
     EXPECT_NE(learned.of_halves[0].weights, learned.of_halves[1].weights);
@@ -198,8 +201,8 @@ TEST_F(LearnLayerTest, HalvesJudgeEachOther) {
   }
 }
 
-// One position each, with noise: what they teach is that noise.
-TEST_F(LearnLayerTest, FewPositionsDoNotTeachTheirNoise) {
+// One position each, with noise: all that can be learned from them is that noise.
+TEST_F(LearnLayerTest, NoiseOfFewPositionsIsNotLearned) {
   noise_ = 10;
   mean_ = 3;
   const std::vector<FinetunePass> passes{FinetunePass::kLeastSquares, FinetunePass::kGptq,
@@ -219,18 +222,18 @@ TEST_F(LearnLayerTest, FewPositionsDoNotTeachTheirNoise) {
   }
 }
 
-TEST_F(LearnLayerTest, WithoutAJudgeItStaysAsRounded) {
+TEST_F(LearnLayerTest, WithoutValidationItStaysAsRounded) {
   LayerMoments moments = MomentsOf(1, 0);
   moments.split = Split::kPositions;
   const LearnedLayer learned = LearnLayer(layer_, {FinetunePass::kGptq}, moments);
   EXPECT_FALSE(learned.report.is_tuned);
-  EXPECT_EQ(learned.report.judge, Judge::kNone);
-  EXPECT_NE(learned.report.note.find("none is left to judge"), std::string::npos);
+  EXPECT_EQ(learned.report.validated_on, ValidatedOn::kNone);
+  EXPECT_NE(learned.report.note.find("none is left for validation"), std::string::npos);
 }
 
 TEST_F(LearnLayerTest, NothingObservedIsSaid) {
   const LearnedLayer learned = Learn({FinetunePass::kGptq}, MomentsOf(0, 0));
-  EXPECT_EQ(learned.report.judge, Judge::kNone);
+  EXPECT_EQ(learned.report.validated_on, ValidatedOn::kNone);
   EXPECT_FALSE(learned.report.is_tuned);
   EXPECT_EQ(learned.report.note, "it never ran");
 }

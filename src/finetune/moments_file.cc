@@ -29,11 +29,11 @@ void CheckShape(const MomentsEntry& entry, uint64_t bytes) {
   constexpr double kMostKeptFloats = 0x1p22;
   const double values = static_cast<double>(groups) * static_cast<double>(columns + rows);
   const auto most_kept =
-      static_cast<double>(std::max(num_kept, entry.num_kept_of_judges.value_or(0)));
+      static_cast<double>(std::max(num_kept, entry.num_kept_to_validate.value_or(0)));
   const bool is_right = groups > 0 && columns > 0 && groups <= kMost && columns <= kMost &&
                         rows <= kMost && values * static_cast<double>(columns) <= kMostSums &&
                         values * most_kept <= kMostKeptFloats;
-  const uint64_t parts = entry.num_kept_of_judges ? 2 : 1;
+  const uint64_t parts = entry.num_kept_to_validate ? 2 : 1;
   if (!is_right || parts * MomentSums::LeastBytes(entry.shape) > bytes) {
     FailDamaged("a layer is larger than its sums");
   }
@@ -93,7 +93,7 @@ MomentsWriter::MomentsWriter(const std::filesystem::path& path) : file_(path) {
 uint64_t MomentsWriter::Add(const MomentsEntry& entry, const LayerSums& sums) {
   ByteWriter writer;
   sums.learned.Write(writer);
-  if (entry.num_kept_of_judges) sums.held_back.Write(writer);
+  if (entry.num_kept_to_validate) sums.held_back.Write(writer);
   file_.Write(writer.bytes());
   const uint64_t length = writer.bytes().size();
   size_ += length;
@@ -121,7 +121,7 @@ uint64_t MomentsWriter::Commit(const MomentsOrigin& origin) {
     out.Text(entry.op_type);
     for (const int64_t number :
          {entry.shape.groups, entry.shape.rows, entry.shape.columns, entry.shape.num_kept,
-          entry.num_kept_of_judges ? *entry.num_kept_of_judges + 1 : 0}) {
+          entry.num_kept_to_validate ? *entry.num_kept_to_validate + 1 : 0}) {
       out.Compact(static_cast<uint64_t>(number));
     }
     out.Compact(length);
@@ -178,7 +178,7 @@ void MomentsReader::ReadOrigin() {
   const uint64_t end = size - kTailBytes - length;  // of the sums
   const std::string description = head + Bytes(end, length);
   if (!HasChecksum(description, in_tail.Number<uint32_t>())) {
-    FailDamaged("its checksum is another one");
+    FailDamaged("checksum mismatch");
   }
   ByteReader in(std::string_view(description).substr(kHeadBytes), kFormat.kind);
   origin_.model_name = in.Text();
@@ -186,7 +186,9 @@ void MomentsReader::ReadOrigin() {
   origin_.key = in.Text();
   origin_.num_runs_of_all = in.Compact();
   const auto split = in.Number<uint8_t>();
-  if (split > static_cast<uint8_t>(Split::kPositions)) in.FailDamaged("its samples have no split");
+  if (split > static_cast<uint8_t>(Split::kPositions)) {
+    in.FailDamaged(fmt::format("invalid value {} of 'split'", split));
+  }
   origin_.split = static_cast<Split>(split);
   uint64_t last = 0;
   for (size_t left = in.Count(2); left > 0; --left) {
@@ -194,7 +196,7 @@ void MomentsReader::ReadOrigin() {
     const uint64_t behind = in.Compact();
     const bool is_right = begin < behind && (origin_.runs.empty() || begin > last) &&
                           (origin_.num_runs_of_all == 0 || behind <= origin_.num_runs_of_all);
-    if (!is_right) in.FailDamaged("its samples are in no order");
+    if (!is_right) in.FailDamaged("its runs are not in order");
     origin_.runs.emplace_back(begin, behind);
     last = behind;
   }
@@ -203,14 +205,14 @@ void MomentsReader::ReadOrigin() {
   constexpr size_t kLeastEntryBytes = 1 + 1 + 1 + 5 + 1 + 4;
   for (size_t left = in.Count(kLeastEntryBytes); left > 0; --left) ReadEntry(in, begin, end);
   in.ExpectEnd();
-  if (begin != end) FailDamaged("its sums do not fill it");
+  if (begin != end) FailDamaged("its sums have another length");
 }
 
 void MomentsReader::ReadEntry(ByteReader& in, uint64_t& begin, uint64_t end) {
   MomentsEntry entry;
   entry.layers.resize(in.Count(1));
   for (std::string& layer : entry.layers) layer = in.Text();
-  if (entry.layers.empty()) in.FailDamaged("sums are of no layer");
+  if (entry.layers.empty()) in.FailDamaged("an entry names no layer");
   entry.op_type = in.Text();
   constexpr uint64_t kMost = uint64_t{1} << 40;
   const auto number = [&] { return static_cast<int64_t>(std::min(in.Compact(), kMost)); };
@@ -218,7 +220,7 @@ void MomentsReader::ReadEntry(ByteReader& in, uint64_t& begin, uint64_t end) {
   entry.shape.rows = number();
   entry.shape.columns = number();
   entry.shape.num_kept = number();
-  if (const int64_t kept = number(); kept > 0) entry.num_kept_of_judges = kept - 1;
+  if (const int64_t kept = number(); kept > 0) entry.num_kept_to_validate = kept - 1;
   Place place{begin, in.Compact(), 0};
   place.checksum = in.Number<uint32_t>();
   if (place.length > end - begin) in.FailDamaged("it ends too early");
@@ -243,9 +245,9 @@ LayerSums MomentsReader::Empty(size_t entry) const {
   const MomentsEntry& of = entries_[entry];
   LayerSums sums;
   sums.learned = {of.shape, ArrayPlace::kHeap};
-  if (of.num_kept_of_judges) {
+  if (of.num_kept_to_validate) {
     MomentShape shape = of.shape;
-    shape.num_kept = *of.num_kept_of_judges;
+    shape.num_kept = *of.num_kept_to_validate;
     sums.held_back = {shape, ArrayPlace::kHeap};
   }
   sums.split = origin_.split;
@@ -262,7 +264,7 @@ std::string MomentsReader::Read(size_t entry, std::string reused) {
   return WithContext(NameOf(entry), [&] {
     const Place& place = places_[entry];
     std::string bytes = Bytes(place.begin, place.length, std::move(reused));
-    if (!HasChecksum(bytes, place.checksum)) FailDamaged("the checksum is another one");
+    if (!HasChecksum(bytes, place.checksum)) FailDamaged("checksum mismatch");
     return bytes;
   });
 }
@@ -272,7 +274,7 @@ void MomentsReader::Add(size_t entry, std::string_view bytes, LayerSums& sums,
   WithContext(NameOf(entry), [&] {
     ByteReader in(bytes, kFormat.kind);
     sums.learned.AddFrom(in, pool);
-    if (entries_[entry].num_kept_of_judges) sums.held_back.AddFrom(in, pool);
+    if (entries_[entry].num_kept_to_validate) sums.held_back.AddFrom(in, pool);
     in.ExpectEnd();
   });
 }

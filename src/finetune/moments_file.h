@@ -47,8 +47,8 @@ struct MomentsEntry {
   std::vector<std::string> layers;  // names of their weights
   std::string op_type;              // of the first
   MomentShape shape;
-  // Positions that are kept of the runs that judge; nothing: no run judges.
-  std::optional<int64_t> num_kept_of_judges;
+  // Positions that are kept of the runs for validation; nothing: there are no such runs.
+  std::optional<int64_t> num_kept_to_validate;
   bool operator==(const MomentsEntry&) const = default;
 };
 

@@ -53,7 +53,7 @@ class MomentsFileTest : public testing::Test {
       writer.Add({.layers = {"w" + std::to_string(inputs)},
                   .op_type = "Gemm",
                   .shape = ShapeOf(layer, options),
-                  .num_kept_of_judges = 4},
+                  .num_kept_to_validate = 4},
                  sums);
     }
     writer.Commit(origin);

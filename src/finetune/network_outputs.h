@@ -1,5 +1,5 @@
-// The outputs of the float network in the runs that judge, and how far quantized networks are from
-// them (judge_network.h).
+// The outputs of the float network in the validation runs, and how far quantized networks are from
+// them (validate_network.h).
 #pragma once
 
 #include <cstddef>
@@ -11,7 +11,7 @@
 #include "calibrate/tensor_files.h"
 #include "data/source.h"
 #include "finetune/gather_options.h"
-#include "finetune/judge_network.h"
+#include "finetune/validate_network.h"
 #include "graph/model.h"
 
 namespace bitpress::finetune {

@@ -1,5 +1,5 @@
-// Quadratic forms e H e' of the errors of weights. Fine-tuning judges weights by them: with H = the
-// second moments of the inputs, a form is what one output's errors add up to.
+// Quadratic forms e H e' of the errors of weights. Fine-tuning compares weights by them: with H =
+// the second moments of the inputs, a form is what one output's errors add up to.
 #pragma once
 
 #include <cstdint>

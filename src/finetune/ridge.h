@@ -11,8 +11,8 @@ namespace bitpress::finetune {
 // matrix; the weight of the identity is a ridge. The noise follows from two parts of the samples,
 // so that positions of one sample need not be independent.
 struct NoiseRidges {
-  // The ridges, as shares of the mean square of the inputs: for what each part teaches, and for
-  // what both teach together. They are at most kMostRidge, which leaves C no say.
+  // The ridges for each part alone and for both together, as shares of the mean square of the
+  // inputs. They are at most kMostRidge, with which C has no influence.
   double first = 0;
   double second = 0;
   double both = 0;

@@ -13,7 +13,6 @@
 
 #include <cstdint>
 #include <functional>
-#include <map>
 #include <set>
 #include <span>
 #include <string>
@@ -47,15 +46,13 @@ struct Pass {
   // The contract, which debug builds check. Models are valid ONNX before and after besides.
   bool (*requires_before)(const Model&, const Context&) = nullptr;
   bool (*ensures_after)(const Model&, const Context&) = nullptr;
-  // The words of the setting of a pass that runs only on request: the request gives one of them.
+  // The words of the setting of a pass that runs only on request, which gives one of them: "a|b".
   std::string_view setting = {};
   bool can_be_off = true;  // false: later passes need it
   bool is_exact = true;    // false: it changes the precision of values, as its options ask for
 };
 
 using PassNames = std::set<std::string, std::less<>>;
-// Requests for passes that have a setting, with its value, by name.
-using PassSettings = std::map<std::string, std::string, std::less<>>;
 
 // Throws Error(kInvalidArgument), with the nearest name, where one of `names` is not in `all`.
 void CheckPassNames(const PassNames& names, std::span<const std::string_view> all);

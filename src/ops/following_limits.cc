@@ -1,14 +1,9 @@
 #include "ops/following_limits.h"
 
 #include <string_view>
-#include <vector>
 
 namespace bitpress::ops {
 namespace {
-
-bool IsStandard(const graph::Node& node, std::string_view op_type) {
-  return node.domain().empty() && node.op_type() == op_type;
-}
 
 // Returns a limit of a Clip; nothing if it is no constant. Before opset 11 it is an attribute.
 std::optional<float> LimitOf(const graph::Model& model, const graph::Node& clip, size_t input,
@@ -24,21 +19,26 @@ std::optional<float> LimitOf(const graph::Model& model, const graph::Node& clip,
 
 }  // namespace
 
-std::optional<FollowingLimits> LimitsBehind(const graph::Model& model, const std::string& value) {
-  const std::optional<graph::Use> use = model.OnlyUse(value);
-  if (!use || use->input_index != 0) return std::nullopt;
-  FollowingLimits limits{use->node};
-  if (IsStandard(limits.node, "Relu")) {
+std::optional<Limits> LimitsOf(const graph::Model& model, const graph::Node& node) {
+  if (!node.domain().empty()) return std::nullopt;
+  Limits limits;
+  if (node.op_type() == "Relu") {
     limits.least = 0;
     return limits;
   }
-  if (!IsStandard(limits.node, "Clip")) return std::nullopt;
-  const std::optional<float> least = LimitOf(model, limits.node, 1, "min", limits.least);
-  const std::optional<float> largest = LimitOf(model, limits.node, 2, "max", limits.largest);
+  if (node.op_type() != "Clip") return std::nullopt;
+  const std::optional<float> least = LimitOf(model, node, 1, "min", limits.least);
+  const std::optional<float> largest = LimitOf(model, node, 2, "max", limits.largest);
   if (!least || !largest || !(*least <= *largest)) return std::nullopt;
-  limits.least = *least;
-  limits.largest = *largest;
-  return limits;
+  return Limits{*least, *largest};
+}
+
+std::optional<FollowingLimits> LimitsBehind(const graph::Model& model, const std::string& value) {
+  const std::optional<graph::Use> use = model.OnlyUse(value);
+  if (!use || use->input_index != 0) return std::nullopt;
+  const std::optional<Limits> limits = LimitsOf(model, use->node);
+  if (!limits) return std::nullopt;
+  return FollowingLimits{*limits, use->node};
 }
 
 }  // namespace bitpress::ops

@@ -50,7 +50,8 @@ Rewrites ResolveRewrites(const QuantConfig& config) {
   return {.equalization = is_on ? std::optional(config.equalization) : std::nullopt,
           .rotation = config.rotate,
           .widens_half = AsksForIntegers(config),
-          .half = ResolveHalf(config)};
+          .half = ResolveHalf(config),
+          .passes = config.passes};
 }
 
 }  // namespace bitpress::plan

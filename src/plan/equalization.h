@@ -52,6 +52,8 @@ struct Rewrites {
   // integers.
   bool widens_half = false;
   std::optional<HalfWish> half = {};  // nothing: the network is not made FLOAT16
+  // The passes of the preparation that run on request, as "fuse=all" (rewrite/passes.h).
+  std::vector<std::string> passes = {};
 
   bool operator==(const Rewrites&) const = default;
 };

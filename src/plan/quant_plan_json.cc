@@ -432,6 +432,7 @@ QuantPlan FromJson(std::string_view text) {
   const Rewrites wished = ResolveRewrites(plan.config);
   plan.rewrites.widens_half = wished.widens_half;
   plan.rewrites.half = wished.half;
+  plan.rewrites.passes = wished.passes;
   if (reader.Has("caches")) {
     for (const json& row : reader.Array("caches")) {
       plan.caches.push_back(CacheFromJson(row, plan.caches.size()));

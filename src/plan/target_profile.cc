@@ -10,6 +10,38 @@
 namespace bitpress::plan {
 namespace {
 
+// TensorRT fuses Q and DQ with symmetric scales. It has no sums of 8-bit products that saturate,
+// and adds float biases.
+constexpr TargetSetting kTensorRtSettings[] = {{"activations", "uint8", "int8"},
+                                               {"activation_symmetric", "", "true"},
+                                               {"weight_symmetric", "", "true"},
+                                               {"biases", "default", "none"},
+                                               {"integer_kernels", "", "vnni"}};
+constexpr std::string_view kTensorRtSource = "TensorRT, working with quantized types";
+
+constexpr TargetRule kTensorRtRules[] = {
+    {[](const TensorPlan& row) -> std::string {
+       const bool is_weight = row.role == Role::kWeight;
+       if (row.format == "int8" || row.format == "fp8_e4m3") return "";
+       if (is_weight && row.format == "int4") return "";
+       return fmt::format("format {}; it takes int8 and fp8_e4m3{}", row.format,
+                          is_weight ? ", and int4 in blocks" : "");
+     },
+     kTensorRtSource},
+    {[](const TensorPlan& row) -> std::string {
+       return row.integer && !row.integer->is_symmetric ? "codes with a zero point" : "";
+     },
+     kTensorRtSource},
+    {[](const TensorPlan& row) -> std::string {
+       return row.role == Role::kBias ? "a quantized bias; biases stay float" : "";
+     },
+     kTensorRtSource},
+    {[](const TensorPlan& row) -> std::string {
+       return row.is_dynamic() ? "a scale that is computed at run time" : "";
+     },
+     kTensorRtSource},
+};
+
 constexpr TargetProfile kProfiles[] = {
     {.target = Target::kAutomatic,
      .name = "auto",
@@ -31,6 +63,13 @@ constexpr TargetProfile kProfiles[] = {
                 "MatMulNBits and GatherBlockQuantized for integers",
      .products = CodeReaders::kAll,
      .contributed = CodeReaders::kIntegers},
+    {.target = Target::kTensorRt,
+     .name = "tensorrt",
+     .meaning = "standard operators as NVIDIA TensorRT fuses them: symmetric int8 and fp8_e4m3 "
+                "between QuantizeLinear and DequantizeLinear, int4 weights in blocks, float biases",
+     .storage = Storage::kQdq,
+     .settings = kTensorRtSettings,
+     .rules = kTensorRtRules},
 };
 
 }  // namespace

@@ -1,7 +1,9 @@
 #include "plan/target_profile.h"
+#include "plan/make_plan.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <algorithm>
 
 #include <string>
 
@@ -31,6 +33,41 @@ TEST(TargetProfile, TargetsWithoutRulesChangeNothing) {
     EXPECT_TRUE(AdaptTo(target, config).empty());
     EXPECT_EQ(ToJson(config), ToJson(ConfigByName("INT8")));
   }
+}
+
+TEST(TargetProfile, TensorRtTakesSymmetricIntegers) {
+  const graph::Model model = LoadModel("convnet.onnx");
+  QuantConfig config = ConfigByName("INT8");
+  EXPECT_THAT(AdaptTo(Target::kTensorRt, config),
+              testing::UnorderedElementsAre("activations=int8", "activation_symmetric=true",
+                                            "weight_symmetric=true", "biases=none",
+                                            "integer_kernels=vnni"));
+  const QuantPlan plan = MakePlan(config, model, "model");
+  EXPECT_NO_THROW(CheckTarget(Target::kTensorRt, plan));
+  EXPECT_TRUE(std::ranges::none_of(plan.tensors, [](const TensorPlan& row) {
+    return row.is_quantized() && row.role == Role::kBias;
+  }));
+}
+
+TEST(TargetProfile, TensorRtNamesWhatItDoesNotTake) {
+  const graph::Model model = LoadModel("convnet.onnx");
+  const auto error = [&](const QuantPlan& plan) -> std::string {
+    try {
+      CheckTarget(Target::kTensorRt, plan);
+    } catch (const Error& refused) {
+      EXPECT_EQ(refused.code(), ErrorCode::kUnsupported);
+      return refused.what();
+    }
+    return "";
+  };
+  const std::string of_blocks = error(PlanFor(model, "MX6"));
+  EXPECT_THAT(of_blocks, HasSubstr("target tensorrt does not take the plan"));
+  EXPECT_THAT(of_blocks, HasSubstr("format mx6; it takes int8 and fp8_e4m3"));
+  EXPECT_THAT(of_blocks, HasSubstr("Conv"));
+  EXPECT_THAT(error(PlanFor(model, "INT8")), HasSubstr("format uint8"));
+  EXPECT_THAT(error(PlanFor(model, "INT8", {"activations=int8", "activation_symmetric=false"})),
+              HasSubstr("a zero point"));
+  EXPECT_THAT(error(PlanFor(model, "INT8", {"activations=int8"})), HasSubstr("bias"));
 }
 
 }  // namespace

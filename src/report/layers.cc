@@ -50,20 +50,18 @@ std::vector<size_t> WeightsOf(const Model& model, const Node& node) {
 }
 
 bool IsLayer(const Model& model, const Node& node) {
-  if (ops::TraitsOf(node).is_product()) return true;
+  const ops::OperatorTraits& traits = ops::TraitsOf(node);
+  if (traits.is_product()) return true;
   // Shapes, positions and masks that are added are no layers of their own.
-  static constexpr std::array<std::string_view, 2> kReaders = {"Gather", "Attention"};
-  const bool is_reader = ops::TraitsOf(node).is_recurrent() ||
-                         std::ranges::find(kReaders, node.op_type()) != kReaders.end();
+  const bool is_reader = traits.is_recurrent() || traits.Is(ops::kLooksUp) ||
+                         traits.attention == ops::Attention::kHoldsProjection;
   return is_reader && std::ranges::any_of(WeightsOf(model, node),
                                           [&](size_t i) { return IsWeight(model, node.input(i)); });
 }
 
 bool ComputesIntegers(const Node& node) {
-  return node.op_type().starts_with("QLinear") || node.op_type() == "QGemm" ||
-         node.op_type() == "MatMulInteger" || node.op_type() == "ConvInteger" ||
-         node.op_type() == "DynamicQuantizeMatMul" || node.op_type() == "DynamicQuantizeLSTM" ||
-         node.op_type() == "MatMulIntegerToFloat";
+  return ops::TraitsNamed(node.op_type()).codes.product != ops::Product::kNone ||
+         node.op_type().starts_with("QLinear");
 }
 
 // Returns the operator on integers whose result becomes `value`. Between the two stand the product
@@ -179,8 +177,7 @@ class Finder {
 
 // Returns whether a matrix product transposes what it reads as its input `index`.
 bool ReadsTransposed(const Node& node, size_t index) {
-  static constexpr std::array<std::string_view, 3> kProducts = {"Gemm", "FusedGemm", "FusedMatMul"};
-  if (index > 1 || std::ranges::find(kProducts, node.op_type()) == kProducts.end()) return false;
+  if (index > 1 || !ops::TraitsOf(node).is_matrix_product()) return false;
   return node.GetInt(index == 0 ? "transA" : "transB", 0) != 0;
 }
 

@@ -85,9 +85,9 @@ struct LayerReport {
   std::optional<double> output_noise;
   // The noise of its output before and after fine-tuning, as fine-tuning measured it.
   std::optional<std::pair<double, double>> learned;
-  // The samples that `learned` was measured on, a word of finetune::kJudgeWords; "" without
+  // The samples that `learned` was measured on, a word of finetune::kValidatedOnWords; "" without
   // fine-tuning.
-  std::string judged_by;
+  std::string validated_on;
   std::string taken_from;  // pass whose weights it has, and what was chosen for it; empty: none
   std::string note;
 };
@@ -108,7 +108,7 @@ constexpr auto FieldsOf(const LayerReport*) {
             }
             return pair;
           }},
-      Field{"judged_by", &Report::judged_by}, Field{"taken_from", &Report::taken_from},
+      Field{"validated_on", &Report::validated_on}, Field{"taken_from", &Report::taken_from},
       Field{"note", &Report::note});
 }
 

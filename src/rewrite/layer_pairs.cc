@@ -4,26 +4,16 @@
 #include <cmath>
 #include <limits>
 #include <set>
-#include <string_view>
 
 #include "base/error.h"
+#include "ops/following_limits.h"
+#include "ops/operator_traits.h"
 
 namespace bitpress::rewrite {
 namespace {
 
 using graph::Model;
 using graph::Node;
-
-// The operators with f(s x) = s f(x) for each element. A PRelu's slopes are multiplied with it.
-constexpr std::string_view kElementwise[] = {"Relu", "LeakyRelu", "PRelu", "Identity"};
-// The operators with f(s x) = s f(x) for each channel of an image.
-constexpr std::string_view kPools[] = {"MaxPool", "AveragePool", "GlobalAveragePool",
-                                       "GlobalMaxPool"};
-
-template <size_t N>
-bool Contains(const std::string_view (&names)[N], const std::string& name) {
-  return std::find(std::begin(names), std::end(names), name) != std::end(names);
-}
 
 // The place from which a vector of one element a channel is read.
 enum class VectorPlace {
@@ -49,14 +39,6 @@ bool IsChannelVector(const Model& model, const ops::ChannelLayer& layer, const s
     if (dims[i] != wanted) return false;
   }
   return std::ranges::all_of(vector.values<float>(), [](float x) { return std::isfinite(x); });
-}
-
-// Returns the one number of a constant; nothing if it is another kind of value.
-std::optional<float> ScalarOf(const Model& model, const std::string& name) {
-  if (!model.IsInitializer(name)) return std::nullopt;
-  const graph::InitializerView value = model.Initializer(name);
-  if (value.type != DataType::kFloat || NumElements(value.dims) != 1) return std::nullopt;
-  return value.values<float>()[0];
 }
 
 // The way from one layer to the next.
@@ -122,8 +104,10 @@ class Walk {
     }
     if (op == "Mul") return PassGate(use);
     if (use.input_index != 0) return "not homogeneous";
-    if (Contains(kElementwise, op)) return "";
-    if (Contains(kPools, op) && pair_.first.is_convolution) {
+    const ops::Homogeneous homogeneous = ops::TraitsOf(node).homogeneous;
+    // A PRelu's slopes are multiplied with the elements.
+    if (homogeneous == ops::Homogeneous::kElements) return "";
+    if (homogeneous == ops::Homogeneous::kChannels && pair_.first.is_convolution) {
       return node.num_outputs() == 1 ? "" : "it gives indices too";
     }
     return "not homogeneous";
@@ -146,20 +130,15 @@ class Walk {
     if (node.HasAttribute("min") || node.HasAttribute("max")) {
       return "its limits are attributes, as before operator set 11";
     }
-    const auto limit_of = [&](size_t input, float fallback) {
-      const bool is_there = node.num_inputs() > input && !node.input(input).empty();
-      return is_there ? ScalarOf(model_, node.input(input)) : std::optional(fallback);
-    };
+    const std::optional<ops::Limits> limits = ops::LimitsOf(model_, node);
+    if (!limits) return "its limits are no constants";
     constexpr float kInfinity = std::numeric_limits<float>::infinity();
-    const std::optional<float> least = limit_of(1, -kInfinity);
-    const std::optional<float> most = limit_of(2, kInfinity);
-    if (!least || !most) return "its limits are no constants";
-    if (*least != 0 && *least != -kInfinity) return "its lower limit is not 0";
-    if (*most == kInfinity) return "";
-    if (!(*most > 0)) return "its upper limit is not positive";
+    if (limits->least != 0 && limits->least != -kInfinity) return "its lower limit is not 0";
+    if (limits->largest == kInfinity) return "";
+    if (!(limits->largest > 0)) return "its upper limit is not positive";
     if (pair_.clip) return "it is the second limit";
     pair_.clip = node;
-    pair_.clip_limit = *most;
+    pair_.clip_limit = limits->largest;
     return "";
   }
 

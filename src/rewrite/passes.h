@@ -42,10 +42,14 @@ constexpr PreparePass CleanUp(std::string_view name,
               }};
 }
 
+// Returns the word with which the configuration asks for a pass that runs on request; "" if it does
+// not.
+std::string_view SettingOf(const PrepareState& state, const PreparePass& pass);
+
 extern const PreparePass kFixInitializers, kTrimInputs, kRememberNames, kOptimize,
     kConstantsToInitializers, kLiftBodyConstants, kTakeConstantsOutOfLoops, kRemoveUnused,
     kWidenHalf, kNameNodes, kInferShapes, kFlattenSoftmax, kNameAllAxes, kLowerEinsum,
-    kSqueezeConstants, kFindOrigins, kEqualize, kRotate, kNarrowToHalf;
+    kSqueezeConstants, kFuse, kFindOrigins, kEqualize, kRotate, kNarrowToHalf;
 
 inline constexpr const PreparePass* kPrepareSchedule[] = {&kFixInitializers,
                                                           &kTrimInputs,
@@ -62,6 +66,7 @@ inline constexpr const PreparePass* kPrepareSchedule[] = {&kFixInitializers,
                                                           &kNameAllAxes,
                                                           &kLowerEinsum,
                                                           &kSqueezeConstants,
+                                                          &kFuse,
                                                           &kFindOrigins,
                                                           &kEqualize,
                                                           &kRotate,

@@ -1,7 +1,13 @@
 #include "rewrite/prepare.h"
 
+#include <algorithm>
+#include <span>
+#include <string>
 #include <utility>
+#include <vector>
 
+#include "base/error.h"
+#include "base/text.h"
 #include "graph/clean_up.h"
 #include "graph/origins.h"
 #include "graph/widen_half.h"
@@ -71,6 +77,44 @@ const PreparePass kFindOrigins{.name = "find-origins",
                                },
                                .can_be_off = false};
 
+namespace {
+
+// Splits a request such as "fuse=all" into the name of the pass and the word of its setting.
+std::pair<std::string_view, std::string_view> Parts(std::string_view request) {
+  const size_t equals = std::min(request.find('='), request.size());
+  return {Trim(request.substr(0, equals)),
+          Trim(request.substr(std::min(equals + 1, request.size())))};
+}
+
+// Throws Error(kInvalidArgument) where the configuration asks for a pass that does not run on
+// request, or with a word that it does not know.
+void CheckRequests(std::span<const std::string> requests) {
+  std::vector<std::string> known;
+  for (const PreparePass* const pass : kPrepareSchedule) {
+    if (!pass->setting.empty()) known.push_back(fmt::format("{}={}", pass->name, pass->setting));
+  }
+  for (const std::string& request : requests) {
+    const auto [name, word] = Parts(request);
+    const bool is_known = std::ranges::any_of(kPrepareSchedule, [&](const PreparePass* pass) {
+      return pass->name == name && !word.empty() &&
+             std::ranges::count(Split(pass->setting, '|'), word) > 0;
+    });
+    if (is_known) continue;
+    Fail(ErrorCode::kInvalidArgument, "setting passes: '{}' is none of {}", request,
+         Join(known, "; "));
+  }
+}
+
+}  // namespace
+
+std::string_view SettingOf(const PrepareState& state, const PreparePass& pass) {
+  for (const std::string& request : state.options.rewrites.passes) {
+    const auto [name, word] = Parts(request);
+    if (name == pass.name) return word;
+  }
+  return {};
+}
+
 graph::Model Prepare(const fs::path& path, const PrepareOptions& options, RewriteReport* report) {
   // Our own checks come first: their messages are better, and ONNX Runtime trusts what it reads.
   return Prepare(runtime::LoadPortable(path), path, options, report);
@@ -78,6 +122,7 @@ graph::Model Prepare(const fs::path& path, const PrepareOptions& options, Rewrit
 
 graph::Model Prepare(graph::Model model, const fs::path& path, const PrepareOptions& options,
                      RewriteReport* report) {
+  CheckRequests(options.rewrites.passes);
   RewriteReport unread;
   PrepareState state{path, options, report != nullptr ? *report : unread};
   state.report.passes =

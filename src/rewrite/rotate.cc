@@ -22,6 +22,7 @@
 #include "base/check.h"
 #include "base/tensor.h"
 #include "graph/own_domain.h"
+#include "ops/operator_traits.h"
 #include "rewrite/passes.h"
 
 namespace bitpress::rewrite {
@@ -160,7 +161,7 @@ class Rotator {
 
  private:
   bool IsProduct(const Node& node) const {
-    return node.domain().empty() && (node.op_type() == "MatMul" || node.op_type() == "Gemm") &&
+    return node.domain().empty() && ops::TraitsOf(node).is_matrix_product() &&
            !model_.IsInitializer(node.input(0)) && model_.IsInitializer(node.input(1));
   }
   static bool IsTransposed(const Node& node) { return node.GetInt("transB", 0) != 0; }

@@ -13,6 +13,7 @@
 #include "base/scratch_folder.h"
 #include "graph/clean_up.h"
 #include "graph/stored_bytes.h"
+#include "ops/operator_traits.h"
 #include "ops/quantizer_nodes.h"
 #include "rewrite/passes.h"
 #include "runtime/half_casts.h"
@@ -37,8 +38,8 @@ bool CanHide(const Model& model, const std::string& name) {
   }
   const std::vector<graph::Use> uses = model.Uses(name);
   return std::ranges::all_of(uses, [&](const graph::Use& use) {
-    const std::string& op = use.node.op_type();
-    if (op != "MatMul" && op != "Gemm" && op != "Gather") return false;
+    const ops::OperatorTraits& traits = ops::TraitsOf(use.node);
+    if (!traits.is_matrix_product() && !traits.Is(ops::kLooksUp)) return false;
     const std::vector<graph::Use> readers = model.Uses(use.node.output(0));
     return std::ranges::none_of(readers, [](const graph::Use& reader) {
       return reader.node.op_type() == "BatchNormalization";

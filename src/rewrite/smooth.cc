@@ -1,11 +1,9 @@
 #include "rewrite/smooth.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <numbers>
 #include <set>
-#include <string_view>
 
 #include "base/error.h"
 #include "ops/layer_channels.h"
@@ -50,19 +48,6 @@ struct Folding {
   std::string into;                 // the node where it ends; empty: it cannot be folded
 };
 
-// An operator that normalizes over the last axis, or over those from its `axis` on, and multiplies
-// by a vector. Its other outputs do not depend on the vector.
-struct Norm {
-  std::string_view domain, op_type;
-  size_t scale;                      // index of the input with the vector
-  std::optional<size_t> shift = {};  // index of the input that is added behind it
-};
-constexpr std::array<Norm, 5> kNorms{{{"", "LayerNormalization", 1, 2},
-                                      {"", "RMSNormalization", 1},
-                                      {"", "SimplifiedLayerNormalization", 1},
-                                      {"com.microsoft", "SkipLayerNormalization", 2, 3},
-                                      {"com.microsoft", "SkipSimplifiedLayerNormalization", 2}}};
-
 // The search for what a division is folded into.
 class FoldingSearch {
  public:
@@ -84,10 +69,8 @@ class FoldingSearch {
     const std::optional<Node> producer = model_.Producer(value);
     if (!producer) return false;
     const Node& node = *producer;
-    for (const Norm& norm : kNorms) {
-      if (norm.domain != node.domain() || norm.op_type != node.op_type()) continue;
-      return node.output(0) == value && DivideNorm(node, norm);
-    }
+    const ops::OperatorTraits& traits = ops::TraitsOf(node);
+    if (traits.norm.scale >= 0) return node.output(0) == value && DivideNorm(node, traits.norm);
     if (!node.domain().empty()) return false;
     std::string reason;
     if (std::optional<ops::ChannelLayer> layer = ops::LayerOf(model_, node, reason)) {
@@ -103,18 +86,20 @@ class FoldingSearch {
       folding_.into = node.Describe();
       return true;
     }
-    if (op != "Relu" && op != "LeakyRelu" && op != "PRelu" && op != "Identity") return false;
-    return Pass(node.input(0));
+    return traits.homogeneous == ops::Homogeneous::kElements && Pass(node.input(0));
   }
 
-  bool DivideNorm(const Node& node, const Norm& norm) {
+  // Other outputs of the operator do not depend on the vectors.
+  bool DivideNorm(const Node& node, const ops::Norm& norm) {
+    const auto scale = static_cast<size_t>(norm.scale);
+    const auto shift = static_cast<size_t>(norm.shift);
     const int64_t axis = node.GetInt("axis", -1);
     const auto rank = static_cast<int64_t>(model_.InfoOf(node.output(0)).shape.size());
-    if ((axis != -1 && axis != rank - 1) || !IsVector(node, norm.scale)) return false;
-    folding_.vectors.emplace_back(node, norm.scale);
-    if (norm.shift && node.num_inputs() > *norm.shift && !node.input(*norm.shift).empty()) {
-      if (!IsVector(node, *norm.shift)) return false;
-      folding_.vectors.emplace_back(node, *norm.shift);
+    if ((axis != -1 && axis != rank - 1) || !IsVector(node, scale)) return false;
+    folding_.vectors.emplace_back(node, scale);
+    if (norm.shift >= 0 && node.num_inputs() > shift && !node.input(shift).empty()) {
+      if (!IsVector(node, shift)) return false;
+      folding_.vectors.emplace_back(node, shift);
     }
     folding_.into = node.Describe();
     return true;

@@ -54,7 +54,7 @@ class Searcher {
       Fail(ErrorCode::kInvalidArgument,
            "the greedy strategy lowers layers until a target is missed: give a target");
     }
-    // Variants are wishes of the user: the base comes first, and a step need not save anything.
+    // The user asks for variants: the base comes first, and a step need not save anything.
     Choice choice = space_.has_variants ? Choice(costs_.groups().size(), 0) : FinestChoice();
     AddPoint(choice);
     if (!goals_.target->IsReached(MeasuredAt(0))) {

@@ -40,7 +40,7 @@ struct SearchPoint {
   std::optional<Measurement> measured;
 };
 
-// The wishes for a search.
+// What is asked of a search.
 struct SearchGoals {
   std::optional<Target> target;
   std::optional<Budget> budget;

@@ -86,7 +86,7 @@ class Calibrator::Impl {
       : path_(options.model),
         num_threads_(options.num_threads),
         most_failures_(options.most_failures),
-        files_(StatesOf(options.model)),
+        files_(StampsOf(options.model)),
         model_(Prepare(options)),
         calibrator_(WithContext(Place(), [&] { return MakeCalibrator(options); })) {}
 
@@ -148,7 +148,7 @@ class Calibrator::Impl {
   std::filesystem::path path_;
   size_t num_threads_;
   size_t most_failures_;
-  FileStates files_;
+  FileStamps files_;
   graph::Model model_;
   calibrate::Calibrator calibrator_;
   OpenedSamples samples_;

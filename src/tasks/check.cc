@@ -63,7 +63,7 @@ deploy::TargetReport CheckTarget(const CheckOptions& options) {
     }
   }
   request.num_bytes = graph::StoredBytes(options.model);
-  deploy::CheckOutcome outcome = deploy::CheckInProcess(request);
+  deploy::CheckOutcome outcome = deploy::CheckInSubprocess(request);
   if (!outcome.report) {
     Fail(ErrorCode::kRuntime, "'{}' was not checked: {}", options.model.string(), outcome.why_not);
   }

@@ -59,7 +59,7 @@ class Evaluator::Impl {
  public:
   explicit Impl(const EvaluateOptions& options) : options_(options) {
     for (const std::filesystem::path& model : {options.model, options.reference}) {
-      if (!model.empty()) states_.push_back(StatesOf(model));
+      if (!model.empty()) stamps_.push_back(StampsOf(model));
     }
   }
 
@@ -81,7 +81,7 @@ class Evaluator::Impl {
     return state;
   }
 
-  bool IsCurrent() const { return std::ranges::all_of(states_, &FileStates::AreUnchanged); }
+  bool IsCurrent() const { return std::ranges::all_of(stamps_, &FileStamps::AreUnchanged); }
 
  private:
   data::SourceOptions SourceOptionsOf(const data::SampleSpec& samples) const {
@@ -93,7 +93,7 @@ class Evaluator::Impl {
   }
 
   EvaluateOptions options_;
-  std::vector<FileStates> states_;
+  std::vector<FileStamps> stamps_;
   data::SampleSpec last_;
   std::optional<ModelFiles> files_;
   std::optional<evaluate::Evaluator> evaluator_;

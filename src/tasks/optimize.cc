@@ -35,7 +35,7 @@ OptimizeReport OptimizeForMachine(const OptimizeOptions& options) {
   report.input_bytes = graph::StoredBytes(options.model);
   if (options.is_checked) {
     // The optimizer would crash here as it does there.
-    const deploy::CheckOutcome outcome = deploy::CheckInProcess(
+    const deploy::CheckOutcome outcome = deploy::CheckInSubprocess(
         {.model = options.model, .num_bytes = report.input_bytes, .is_described = false});
     if (outcome.report && !outcome.report->crash.empty()) {
       Fail(ErrorCode::kRuntime, "'{}' crashes ONNX Runtime: {}", options.model.string(),

@@ -125,7 +125,8 @@ class Reporter {
           std::ranges::find(result_.layers, learned.node, &report::LayerReport::node);
       if (layer == result_.layers.end() || !learned.is_tuned) continue;
       layer->learned = {learned.error_before, learned.error_after};
-      layer->judged_by = WordOf<finetune::Judge>(finetune::kJudgeWords, learned.judge);
+      layer->validated_on =
+          WordOf<finetune::ValidatedOn>(finetune::kValidatedOnWords, learned.validated_on);
       layer->taken_from = fmt::format("{} ({})", learned.taken_from, learned.choice);
     }
   }

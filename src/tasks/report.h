@@ -1,5 +1,5 @@
-// The task `report`: measures a quantized model and writes a page about it. Use it to judge a model
-// and to show how it was made.
+// The task `report`: measures a quantized model and writes a page about it. Use it to see how good
+// a model is and to show how it was made.
 #pragma once
 
 #include <cstddef>

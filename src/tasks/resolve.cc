@@ -30,7 +30,7 @@
 namespace bitpress::tasks {
 namespace {
 
-// Every so many samples, one also tells whether the others stand for it.
+// Every k-th sample is held out to validate the calibration.
 constexpr size_t kHoldBackEvery = 8;
 
 using Statistics = std::shared_ptr<const calibrate::CalibrationResult>;

@@ -76,13 +76,13 @@ void CheckSomeRan(size_t num_samples) {
   if (num_samples == 0) Fail(ErrorCode::kInvalidArgument, "all samples failed");
 }
 
-FileStates StatesOf(const std::filesystem::path& model) {
-  FileStates states;
-  states.Add(model);
+FileStamps StampsOf(const std::filesystem::path& model) {
+  FileStamps stamps;
+  stamps.Add(model);
   for (const std::string& location : graph::ExternalLocations(model)) {
-    states.Add(model.parent_path() / location);
+    stamps.Add(model.parent_path() / location);
   }
-  return states;
+  return stamps;
 }
 
 data::Source& OpenedSamples::Open(

@@ -9,7 +9,7 @@
 #include <span>
 #include <string>
 
-#include "base/file_states.h"
+#include "base/file_stamps.h"
 #include "bitpress/progress.h"
 #include "calibrate/calibrate.h"
 #include "data/source.h"
@@ -39,7 +39,7 @@ data::SourceOptions SourceFor(const graph::Model& model, const RunOptions& run);
 void CheckSomeRan(size_t num_samples);
 
 // Remembers the files of a model as they are, external data included.
-FileStates StatesOf(const std::filesystem::path& model);
+FileStamps StampsOf(const std::filesystem::path& model);
 
 // Samples that stay open while other shards of them are asked for.
 class OpenedSamples {

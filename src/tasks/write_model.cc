@@ -59,7 +59,7 @@ void Check(const graph::StagedModel& staged, std::vector<std::vector<Tensor>> sa
                                .given = options.given,
                                .wanted_db = options.wanted_db,
                                .is_described = staged.num_bytes() <= kMostDescribedBytes};
-  CheckOutcome outcome = deploy::CheckInProcess(request);
+  CheckOutcome outcome = deploy::CheckInSubprocess(request);
   if (!outcome.report) {
     written.why_not_checked = outcome.why_not;
     return;
@@ -72,7 +72,7 @@ void Check(const graph::StagedModel& staged, std::vector<std::vector<Tensor>> sa
     request.model = options.given;
     request.given.clear();
     request.is_described = false;
-    const CheckOutcome given = deploy::CheckInProcess(request);
+    const CheckOutcome given = deploy::CheckInSubprocess(request);
     const std::string objection =
         Objection(*outcome.report, given.report ? &*given.report : nullptr);
     if (!objection.empty()) {

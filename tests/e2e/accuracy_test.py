@@ -1,7 +1,7 @@
 """The accuracy of a real network on photos, through the command line, must not fall below these bars.
 
 EfficientNet-Lite0 on the 200 validation photos with class index % 5 == 1, where the float model has top-1 84.0. Runs where
-the development data is. The preset that loses most is always judged, the others where time does not matter.
+the development data is. The preset that loses most is always measured, the others where time does not matter.
 """
 
 import csv

@@ -27,7 +27,7 @@ MEASURED = {
 }
 NEED_SAMPLES = ["INT8"]
 # Runs the model with the operator library and without it. A crash in ONNX Runtime ends this process and not that of the tests.
-JUDGE = """
+RUN = """
 import sys
 import numpy as np
 import onnxruntime
@@ -49,14 +49,14 @@ np.savez(answers, **found)
 
 @pytest.fixture(scope="module")
 def networks(source, operator_library, tmp_path_factory):
-    """networks(name) returns a network with the file of its judging samples, and with the float outputs as `wanted`."""
+    """networks(name) returns a network with the file of its validation samples, and with the float outputs as `wanted`."""
 
     @functools.cache
     def make(name):
         folder = tmp_path_factory.mktemp(name)
         made = getattr(real_networks, name)(source, folder / "samples")
-        made.samples = folder / "judging.npz"
-        np.savez(made.samples, **{f"{i} {key}": array for i, inputs in enumerate(made.judging) for key, array in inputs.items()})
+        made.samples = folder / "validation.npz"
+        np.savez(made.samples, **{f"{i} {key}": array for i, inputs in enumerate(made.validation) for key, array in inputs.items()})
         made.wanted = made.outputs(made.path, operator_library)
         return made
 
@@ -65,7 +65,7 @@ def networks(source, operator_library, tmp_path_factory):
 
 def outputs(network, path, library, folder):
     """The first output of all runs, with the operator library and alone, from another process."""
-    command = [sys.executable, "-c", JUDGE, path, library, network.samples, folder / "answers.npz"]
+    command = [sys.executable, "-c", RUN, path, library, network.samples, folder / "answers.npz"]
     result = subprocess.run([str(word) for word in command], capture_output=True, text=True, check=False)
     assert result.returncode == 0, f"exit status {result.returncode}: {result.stderr[-500:]}"
     with np.load(folder / "answers.npz") as arrays:
@@ -77,7 +77,7 @@ def test_the_networks_are_those_of_the_table(name, networks):
     network = networks(name)
     opsets = {entry.domain: entry.version for entry in onnx.load(network.path).opset_import}
     assert opsets[""] == OPSETS[name]
-    assert len(network.judging) >= 16 and np.abs(network.wanted).max() > 0.1
+    assert len(network.validation) >= 16 and np.abs(network.wanted).max() > 0.1
 
 
 @pytest.mark.parametrize("name, config", [(name, config) for name, table in MEASURED.items() for config in table])

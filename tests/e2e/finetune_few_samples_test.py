@@ -58,7 +58,7 @@ def network(request, tmp_path_factory, bitpress):
     return path, samples, models.QuantizedModels(bitpress, path, folder)
 
 
-# One sample is divided into the halves of its positions, a few into halves, and of 32 and more some are held back to judge.
+# One sample is divided into the halves of its positions, a few into halves, and of 32 and more some are held back for validation.
 @pytest.mark.parametrize("config, recipe", [("MX6", "adaquant"), ("MX4", "adaquant"), ("INT8", "adaquant"), ("INT8", "adaround"),
                                             ("INT4_WEIGHTS", "gptq"), ("INT4_WEIGHTS", "awq+gptq+bias_correction")])
 def test_tuned_models_are_not_farther_away(network, config, recipe, run_model):

@@ -46,18 +46,18 @@ def test_a_nan_in_one_sample_is_left_out(conv_path, photos, tmp_path, bitpress):
     assert np.isfinite(session.run(None, {"image": images(2, 8)})[0]).all()
 
 
-def test_the_judges_are_said(conv_path, photos, tmp_path, bitpress):
+def test_the_validation_samples_are_said(conv_path, photos, tmp_path, bitpress):
     def quantize(*arguments):
         report = tmp_path / "page.html"
         text = bitpress.ok("quantize", conv_path, "-o", tmp_path / "q.onnx", "--config", "MX4", "--finetune", "gptq", "--data",
                            photos, "--report", report, *arguments)
         return text, report.read_text().replace(" ", "")
 
-    for arguments, judge, said in [(["--samples", "7"], "halves", "the other half of the samples"), ([], "held_back", "held-back samples"),
-                                   (["--set", "finetune_hold_back=0"], "learned", "nothing judges 4 of 4 layers")]:
+    for arguments, samples, said in [(["--samples", "7"], "halves", "the other half of the samples"), ([], "held_back", "held-back samples"),
+                                   (["--set", "finetune_hold_back=0"], "learned", "4 of 4 layers were validated on the samples that they learned from only")]:
         text, page = quantize(*arguments)
-        assert said in text and f'"judged_by":"{judge}"' in page
-        assert judge == "learned" or "network:     SQNR of its outputs +" in text
+        assert said in text and f'"validated_on":"{samples}"' in page
+        assert samples == "learned" or "network:     SQNR of its outputs +" in text
 
 
 def test_what_is_missing_or_wrong_is_said(conv_path, photos, tmp_path, bitpress):

@@ -13,7 +13,7 @@ from models import smooth_images as images
 from models import sqnr_db
 from onnx import helper, numpy_helper
 
-NUM_SAMPLES = 32  # the fewest of which some are held back to judge
+NUM_SAMPLES = 32  # the fewest of which some are held back for validation
 
 
 class Network:

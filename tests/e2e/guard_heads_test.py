@@ -1,4 +1,4 @@
-"""The guard judges heads of detectors by what they say: boxes and scores each for itself, and sorted rows by what they are sorted from."""
+"""The guard compares heads of detectors by what they say: boxes and scores each for itself, and sorted rows by what they are sorted from."""
 
 import numpy as np
 import pytest
@@ -67,17 +67,17 @@ def parts_db(run_model, model, path, images):
     return -10 * np.log10(np.mean(noises, axis=0))
 
 
-def test_sorted_rows_are_judged_in_front_of_the_sort(bitpress, folder, images):
-    """Rows change places by any rounding: judged by them, all activations would become float, and not even that would help."""
+def test_sorted_rows_are_compared_in_front_of_the_sort(bitpress, folder, images):
+    """Rows change places by any rounding: compared by them, all activations would become float, and not even that would help."""
     model = save(detector(sorts=True), folder / "sorts.onnx")
     text = bitpress.ok("quantize", model, "-o", folder / "q.onnx", "--config", "INT8", "--data", images)
     assert "rounding activations brings the error of output 'y' to" in text and "stay float" not in text
-    # What is in front is judged by the same bound, which int8 weights do not reach.
+    # What is in front is held to the same bound, which int8 weights do not reach.
     text = bitpress.ok("quantize", model, "-o", folder / "q.onnx", "--config", "INT8", "--data", images, "--set", "guard=60")
     assert "in front of GatherElements and output 'y'" in text or "in front of TopK and output 'y'" in text
 
 
-def test_parts_of_a_concat_are_judged_each_for_itself(bitpress, run_model, folder, images):
+def test_parts_of_a_concat_are_compared_each_for_itself(bitpress, run_model, folder, images):
     """The output as a whole has more than 40 dB, all of them of the boxes, and the scores are what anybody wants."""
     model = save(detector(takes_logarithms=True), folder / "logarithms.onnx")
 

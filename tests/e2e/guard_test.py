@@ -73,7 +73,7 @@ def closeness(run_model, model, path):
 
 
 @pytest.mark.quick
-def test_mends_what_spoils_an_output_and_nothing_else(quantized, run_model, model, samples):
+def test_repairs_what_spoils_an_output_and_nothing_else(quantized, run_model, model, samples):
     options = ["--config", "INT8", "--data", samples]
     plain, guarded, text = quantized.path(*options, "--set", "guard=off"), quantized.path(*options), quantized.text(*options)
     assert closeness(run_model, model, plain) < 10
@@ -86,7 +86,7 @@ def test_mends_what_spoils_an_output_and_nothing_else(quantized, run_model, mode
     assert "'signal': guard: no operator around it computes on integers any more" in text
 
 
-def test_leaves_a_network_alone_that_needs_no_mending(bitpress, conv_path, photos, tmp_path):
+def test_leaves_a_network_alone_that_needs_no_repair(bitpress, conv_path, photos, tmp_path):
     plain, guarded = tmp_path / "plain.onnx", tmp_path / "guarded.onnx"
     bitpress.ok("quantize", conv_path, "-o", plain, "--config", "INT8", "--set", "guard=off", "--data", photos)
     text = bitpress.ok("quantize", conv_path, "-o", guarded, "--config", "INT8", "--data", photos)
@@ -106,7 +106,7 @@ def test_does_not_depend_on_threads_or_on_a_plan_in_between(bitpress, quantized,
 
 def test_keeps_within_its_share_of_the_products(quantized, samples):
     options = ["--config", "INT8", "--set", "guard_share=0", "--data", samples]
-    assert "no activations within guard_share would mend it" in quantized.text(*options)
+    assert "no activations within guard_share would repair it" in quantized.text(*options)
     assert {"bands", "bounded", "logs"} <= quantized_values(quantized.path(*options))
 
 

@@ -167,6 +167,30 @@ def test_scales_are_shared_where_elements_only_move(quantized, samples):
     assert np.array_equal(scales["b1_scale"], scales["x_scale"] * scales["w1_scale"])
 
 
+def test_elements_are_looked_up_as_codes(tmp_path, samples, bitpress):
+    """GatherElements and ReduceMin stand between two Conv, as where a detector takes its best boxes."""
+    rng = np.random.default_rng(3)
+    places = np.argsort(rng.standard_normal((1, 8, 16, 16)), axis=2)
+    constants = {"w": rng.standard_normal((8, 3, 3, 3)), "v": rng.standard_normal((4, 8, 1, 1))}
+    nodes = [helper.make_node("Conv", ["x", "w"], ["a"], "first", pads=[1, 1, 1, 1]),
+             helper.make_node("GatherElements", ["a", "places"], ["b"], "look_up", axis=2),
+             helper.make_node("ReduceMin", ["b"], ["c"], "least", axes=[3]),
+             helper.make_node("Conv", ["c", "v"], ["y"], "second")]
+    graph = helper.make_graph(nodes, "net", [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 3, 16, 16])],
+                              [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)],
+                              [numpy_helper.from_array(places, "places")]
+                              + [numpy_helper.from_array(value.astype(np.float32), name) for name, value in constants.items()])
+    path, output = tmp_path / "net.onnx", tmp_path / "out.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
+    x = {"x": rng.standard_normal((1, 3, 16, 16)).astype(np.float32)}
+    wanted = run(path, x=x)
+    for form in ("qdq", "qoperator"):
+        bitpress.ok("quantize", path, "-o", output, "--config", "INT8", "--data", samples, "--form", form)
+        assert sqnr_db(wanted, run(output, "EXTENDED", tmp_path / "fused.onnx", x=x)) > 25
+        left = Counter(node.op_type for node in onnx.load(tmp_path / "fused.onnx").graph.node)
+        assert left == Counter(QuantizeLinear=1, QLinearConv=2, GatherElements=1, ReduceMin=1, DequantizeLinear=1)
+
+
 @pytest.mark.integers
 def test_a_plan_may_fix_scales(net_path, quantized, wanted, tmp_path, bitpress):
     plan = json.loads(bitpress.ok("plan", net_path, "--config", "INT8"))

@@ -92,12 +92,13 @@ def decibels(exact, approximate):
 
 
 # int16 needs operator set 21, the default packed weights of FP16_SIMULATED need 13.
-@pytest.mark.parametrize("wish", [["--config", "FP16_SIMULATED"], ["--config", "A16W8", "--set", "weights=int16", "--set", "guard=off"]], ids=["to_13", "to_21"])
+@pytest.mark.parametrize("config", [["--config", "FP16_SIMULATED"], ["--config", "A16W8", "--set", "weights=int16", "--set", "guard=off"]],
+                         ids=["to_13", "to_21"])
 @pytest.mark.parametrize("preparation", [[], ["--as-is"]], ids=["prepared", "as_is"])
 @pytest.mark.parametrize("name", CASES)
-def test_each_operator_computes_what_it_did(bitpress, run_model, tmp_path, samples, name, preparation, wish):
+def test_each_operator_computes_what_it_did(bitpress, run_model, tmp_path, samples, name, preparation, config):
     given = save(CASES[name], tmp_path / "given.onnx")
-    bitpress.ok("quantize", given, "-o", tmp_path / "q.onnx", "--data", samples, *wish, *preparation)
+    bitpress.ok("quantize", given, "-o", tmp_path / "q.onnx", "--data", samples, *config, *preparation)
     written = onnx.load(tmp_path / "q.onnx")
     assert written.opset_import[0].version >= 13
     x = np.load(next(iter(sorted(samples.iterdir()))))

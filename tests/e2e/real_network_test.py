@@ -54,7 +54,7 @@ MEASURED = {
 }
 NEED_SAMPLES = ["INT8", "MX6_ADAQUANT", "INT4_WEIGHTS --finetune gptq"]
 FLOAT_TOP1 = 0.97  # of text_direction
-SPEECH = 0.794  # share of the pieces of sound in which voice_activity hears someone
+SPEECH = 0.794  # share of the pieces of sound in which voice_activity finds speech
 
 
 @pytest.fixture(scope="module")

@@ -1,6 +1,6 @@
-"""Real networks out of packages, with the data to judge them. tools/setup/networks.py fetches them.
+"""Real networks out of packages, with the data to validate them. tools/setup/networks.py fetches them.
 
-The samples that a network learns from and those that judge it share no recording and no drawing.
+The samples that a network learns from and those that validate it share no recording and no drawing.
 """
 
 import dataclasses
@@ -18,12 +18,12 @@ WORDS = ("the quick brown fox jumps over lazy dogs while seven wizards box daft 
 
 @dataclasses.dataclass
 class Network:
-    """A float network, the folder it learns from, and its judges: the inputs of each run, and the class of each row of the first
+    """A float network, the folder it learns from, and its validation samples: the inputs of each run, and the class of each row of the first
     output, where that is known."""
 
     path: Path
     learning: Path
-    judging: list
+    validation: list
     labels: np.ndarray | None = None
 
     def outputs(self, path, operator_library):
@@ -32,7 +32,7 @@ class Network:
         options.log_severity_level = 3
         options.register_custom_ops_library(str(operator_library))
         session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
-        return np.concatenate([session.run(None, inputs)[0] for inputs in self.judging])
+        return np.concatenate([session.run(None, inputs)[0] for inputs in self.validation])
 
 
 def save(folder, runs):
@@ -59,8 +59,8 @@ def text_direction(source, folder):
         pixels = np.asarray(image, np.float32) + rng.normal(0, rng.uniform(0, 12), (48, 192, 3))
         return {"x": (pixels[:, :, ::-1].transpose(2, 0, 1)[None] / 127.5 - 1).astype(np.float32)}, int(is_turned)
 
-    judging, labels = zip(*map(draw, range(1000, 1200)))
-    together = {"x": np.concatenate([inputs["x"] for inputs in judging])}
+    validation, labels = zip(*map(draw, range(1000, 1200)))
+    together = {"x": np.concatenate([inputs["x"] for inputs in validation])}
     return Network(source / "rapidocr" / "rapidocr" / "models" / "ch_ppocr_mobile_v2.0_cls_mobile.onnx",
                    save(folder, [draw(seed)[0] for seed in range(32)]), [together], np.array(labels))
 
@@ -73,7 +73,7 @@ def speech(path):
 
 
 def voice_activity(source, folder):
-    """Says for each 32 ms of a recording whether someone speaks: 6 Conv and an LSTM. It learns from one speaker and is judged on
+    """Says for each 32 ms of a recording whether someone speaks: 6 Conv and an LSTM. It learns from one speaker and is validated on
     another, in pieces of three seconds."""
     package, num_frames = source / "silero_vad", 96
 
@@ -84,9 +84,9 @@ def voice_activity(source, folder):
             frames = [sound[begin + 512 * k:begin + 512 * k + 576] for k in range(num_frames)]
             yield {"input": np.stack(frames), "h": state, "c": state}
 
-    judging = list(pieces(package / "examples" / "c++" / "aepyx.wav"))
+    validation = list(pieces(package / "examples" / "c++" / "aepyx.wav"))
     return Network(package / "src" / "silero_vad" / "data" / "silero_vad_16k_sequence.onnx",
-                   save(folder, pieces(package / "tests" / "data" / "test.wav")), judging)
+                   save(folder, pieces(package / "tests" / "data" / "test.wav")), validation)
 
 
 def denoiser(source, folder):
@@ -133,5 +133,5 @@ def settings_table(source, folder):
     """Foretells the accuracy of a learning method from its settings: opset 21, Scaler and 3 MatMul by skl2onnx."""
     samples = [np.array([each], np.float32) for each in itertools.product(range(5, 150, 12), range(4), (3, 5, 10), range(3))]
     order = np.random.default_rng(9).permutation(len(samples))
-    learning, judging = ([{"input": samples[k]} for k in part] for part in (order[:64], order[64:]))
-    return Network(source / "surfaces_onnx_files" / "surfaces_onnx_files" / "k_neighbors_classifier.onnx", save(folder, learning), judging)
+    learning, validation = ([{"input": samples[k]} for k in part] for part in (order[:64], order[64:]))
+    return Network(source / "surfaces_onnx_files" / "surfaces_onnx_files" / "k_neighbors_classifier.onnx", save(folder, learning), validation)

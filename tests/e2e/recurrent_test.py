@@ -213,7 +213,7 @@ def test_threads_and_groups(cell, samples):
     assert abs(cell.sqnr(groups, 8) - cell.sqnr(one, 8)) < 3
 
 
-def test_samples_that_teach_nothing(cell, tmp_path, run_model):
+def test_samples_to_learn_nothing_from(cell, tmp_path, run_model):
     odd = sequences(9, 3)
     odd[..., 5:] = 0  # features that never come in
     odd[4, 0, 0, 0] = np.nan

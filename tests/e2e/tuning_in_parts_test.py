@@ -7,7 +7,7 @@ from pathlib import Path
 import models
 import pytest
 
-NUM_SAMPLES = 32  # the fewest of which some are held back to judge
+NUM_SAMPLES = 32  # the fewest of which some are held back for validation
 
 
 @pytest.fixture(scope="module")

@@ -87,7 +87,7 @@ def test_entropy_of_the_same_histogram_is_the_same(name, num_bins, choose_ranges
 
 @pytest.mark.parametrize("name", [name for name in DATA if name != "few"])
 def test_entropy_of_the_resampled_histogram_is_as_good(name, choose_ranges):
-    """Our bins are wider than theirs at the ends; the chosen range may lie elsewhere on a flat curve. Theirs judges both."""
+    """Our bins are wider than theirs at the ends; the chosen range may lie elsewhere on a flat curve. Their error measures both."""
     num_bins = 1024
     counts, edges = uniform_histogram(name, num_bins)
     ours = choose_ranges(DATA[name], f"entropy={num_bins}")[0]

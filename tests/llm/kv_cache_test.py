@@ -160,7 +160,7 @@ def test_wrong_scales_are_named(made, content, message, tmp_path, bitpress):
     ("genai", ["kv_cache=int8", "kv_cache_granularity=per_block"], "caches have no blocks"),
     ("genai", ["kv_cache=int8", "kv_cache_range=entropy"], "caches take mse or min_max"),
 ])
-def test_wrong_wishes_are_named(made, form, settings, message, tmp_path, bitpress):
+def test_wrong_settings_are_named(made, form, settings, message, tmp_path, bitpress):
     words = [word for setting in settings for word in ("--set", setting)]
     assert message in bitpress.error("quantize", made / f"{form}.onnx", "-o", tmp_path / "model.onnx", "--config", "none", *words)
 

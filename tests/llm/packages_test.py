@@ -33,5 +33,5 @@ def test_other_bytes_are_an_error(tmp_path):
 
 def test_texts_are_read_in_their_encoding(tmp_path):
     with zipfile.ZipFile(tmp_path / "gensim-4.4.0-cp311-cp311-linux.whl", "w") as wheel:
-        wheel.writestr(packages.JUDGE, "caf\u00e9".encode("latin-1"))
-    assert packages.fetch_text(packages.JUDGE, tmp_path) == "caf\u00e9"
+        wheel.writestr(packages.VALIDATION, "caf\u00e9".encode("latin-1"))
+    assert packages.fetch_text(packages.VALIDATION, tmp_path) == "caf\u00e9"

@@ -43,7 +43,7 @@ void AnswerCpuid(int, siginfo_t*, void* context) {
     c &= ~kHiddenEcx;
     d &= ~kHiddenEdx;
   } else if (leaf == 7 && subleaf == 1) {
-    a = d = 0;  // AVX-VNNI and its kin
+    a = d = 0;  // AVX-VNNI and similar
   }
   registers[REG_RAX] = a;
   registers[REG_RBX] = b;

@@ -117,10 +117,10 @@ def test_fine_tuning_reads_samples_again_and_again(tmp_path, conv_path, images):
     assert quantized(tmp_path, conv_path, "MX4_ADAQUANT", Reader(images, "image"))[0].read_bytes() == first.read_bytes()
 
 
-def test_fine_tuning_says_which_samples_judged(tmp_path, conv_path, images):
-    for count, judge in [(40, "held_back"), (7, "halves")]:
+def test_fine_tuning_says_which_samples_validated(tmp_path, conv_path, images):
+    for count, samples in [(40, "held_back"), (7, "halves")]:
         _, report = quantized(tmp_path, conv_path, "MX4_ADAQUANT", np.concatenate([images] * 4)[:count])
-        assert report.layers and {layer.judged_by for layer in report.layers} == {judge}
+        assert report.layers and {layer.validated_on for layer in report.layers} == {samples}
 
 
 def test_a_number_of_samples_is_enough(tmp_path, conv_path, images):

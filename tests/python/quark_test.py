@@ -139,7 +139,7 @@ def test_automatic_mixed_precision_with_a_target(tmp_path, conv_path, images):
             run(config, conv_path, tmp_path, Reader(images, "image"))
 
 
-def test_functions_judge_outputs(tmp_path, conv_path, images):
+def test_functions_measure_outputs(tmp_path, conv_path, images):
     """Layers get narrower formats as long as the user's function accepts the outputs of all samples."""
     wanted = outputs(conv_path, {"image": images})[0]
     shapes = []

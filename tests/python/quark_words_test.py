@@ -274,7 +274,7 @@ def test_words_of_earlier_versions_of_mixed_precision():
     target = translate(q.QConfig(WIDE, algo_config=[q.AutoMixprecisionConfig(l2_target=0.5, output_index=1, **words)])).target
     assert (target.text, target.output_index, target.op_types) == ("l2<=0.5", 1, ["Conv"])
     target = translate(q.QConfig(WIDE, algo_config=[q.AutoMixprecisionConfig(top1_acc_target=0.02, evaluate_function=max, **words)])).target
-    assert target.text == "metric_drop<=0.02" and target.judge.function is max
+    assert target.text == "metric_drop<=0.02" and target.metric.function is max
 
 
 @pytest.mark.quick

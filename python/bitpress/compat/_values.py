@@ -1,4 +1,4 @@
-"""Kinds of values: what a word of another tool takes. Values are checked at the door, and an error names the script's word."""
+"""Kinds of values: what a word of another tool takes. Values are checked first, and an error names the script's word."""
 
 import math
 import numbers

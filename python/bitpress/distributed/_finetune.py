@@ -71,7 +71,7 @@ def quantize(model: Model, output: PathLike, config: Optional[ConfigLike] = None
              **arguments: Any) -> _native.QuantizeReport:
     """bitpress.quantize with fine-tuning over several workers: the same model to the last byte.
 
-    The samples are cut into shards for what is gathered of them, and then the layers for what is learned. The calling process judges
+    The samples are cut into shards for what is gathered of them, and then the layers for what is learned. The calling process validates
     the network and writes it. Arguments that are not listed are those of bitpress.quantize(), and of moments() here.
 
     Args:

@@ -103,9 +103,9 @@ function showLayer(i) {
   const isReadOtherwise = layer.input_format && tensors.get(layer.input)?.format !== layer.input_format;
   if (layer.input) panels.push(tensorPanel("Input", layer.input, undefined, isReadOtherwise ? [["read as", layer.input_format]] : []));
   for (const weight of layer.weights) panels.push(tensorPanel("Weight", weight.tensor, weight.sqnr_db));
-  const judge = layer.judged_by === "learned" ? " (on the samples it learned from)" : "";
+  const validated = layer.validated_on === "learned" ? " (on the samples it learned from)" : "";
   const from = layer.taken_from ? ` by ${layer.taken_from}` : "";
-  const learned = layer.learned ? [["fine-tuned", `${decibels(layer.learned[0])} → ${decibels(layer.learned[1])}${from}${judge}`]] : [];
+  const learned = layer.learned ? [["fine-tuned", `${decibels(layer.learned[0])} → ${decibels(layer.learned[1])}${from}${validated}`]] : [];
   panels.push(tensorPanel("Output", layer.output, layer.sqnr_db, learned));
   element("detail").replaceChildren(...panels);
   networkChart?.select(i);
@@ -120,9 +120,9 @@ function drawNetwork() {
   const series = [{ name: "weights", label: "weights", values: layers.map(weightSqnr) }, { name: "outputs", label: "output", values: layers.map((layer) => layer.sqnr_db) }];
   const shown = series.filter((line) => line.values.some((value) => value !== null));
   legend(element("network-legend"), shown.map((line) => [line.name, line.name === "weights" ? "weights alone" : "outputs, with all errors before"]));
-  const judged = shown.length ? shown[shown.length - 1].values : [];
+  const compared = shown.length ? shown[shown.length - 1].values : [];
   let worst = 0;
-  judged.forEach((value, i) => { if (value !== null && (judged[worst] === null || rank(value) < rank(judged[worst]))) worst = i; });
+  compared.forEach((value, i) => { if (value !== null && (compared[worst] === null || rank(value) < rank(compared[worst]))) worst = i; });
   let current = worst;
   const choose = (i) => { current = i; showLayer(i); };
   drawAtWidth(element("network"), (width) => {
@@ -178,8 +178,8 @@ function drawSizes() {
 function drawFront() {
   const search = report.search;
   if (!search) { hideSection("front-section"); return; }
-  const wish = [search.target && `target ${search.target}`, search.budget && `budget ${search.budget}`].filter(Boolean).join(", ");
-  element("front-text").textContent = `${search.front.length} points (${search.strategy})${wish ? `, ${wish}` : ""}: ` +
+  const request = [search.target && `target ${search.target}`, search.budget && `budget ${search.budget}`].filter(Boolean).join(", ");
+  element("front-text").textContent = `${search.front.length} points (${search.strategy})${request ? `, ${request}` : ""}: ` +
     (search.is_reached ? "reached." : search.why_not);
   legend(element("front-legend"), [["float", "predicted"], ["weights", "measured"], ["chosen", "chosen"]]);
   const isDivergence = search.front.some((point) => "predicted_divergence" in point);

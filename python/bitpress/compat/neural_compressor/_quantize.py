@@ -104,7 +104,7 @@ def quantize(model_input: Model, model_output: Optional[PathLike], quant_config:
         return _load(path) if model_output is None else None
 
 
-def _judged(eval_fn: Any, path: Path, arguments: Tuple[Any, ...]) -> float:
+def _evaluated(eval_fn: Any, path: Path, arguments: Tuple[Any, ...]) -> float:
     result = eval_fn(str(path), *arguments)
     try:
         number = float(result)
@@ -137,7 +137,7 @@ def autotune(model_input: Model, tune_config: TuningConfig, eval_fn: Callable[..
     arguments, as_is = tuple(eval_args or ()), _is_as_is(optimization_level)
     best: Optional[Tuple[float, Path]] = None
     with _source(model_input) as source, tempfile.TemporaryDirectory(prefix="bitpress-") as folder:
-        wanted = _judged(eval_fn, source, arguments) * (1 - tune_config.tolerable_loss)
+        wanted = _evaluated(eval_fn, source, arguments) * (1 - tune_config.tolerable_loss)
         for number, config in enumerate(tune_config.trials()):
             path = Path(folder) / str(number) / "quantized.onnx"
             path.parent.mkdir()
@@ -145,7 +145,7 @@ def autotune(model_input: Model, tune_config: TuningConfig, eval_fn: Callable[..
             if hasattr(data, "rewind"):
                 data.rewind()
             _write(source, path, config, data, as_is)
-            result = _judged(eval_fn, path, arguments)
+            result = _evaluated(eval_fn, path, arguments)
             if best is None or result > best[0]:
                 best = (result, path)
             if result >= wanted:

@@ -24,7 +24,7 @@ class Target:
     op_types: Sequence[str]
     variants: Sequence[Mapping[str, Any]]  # the settings that a lowered layer may have; all others stay as they are
     strategy: str = "greedy"
-    judge: Optional["Judge"] = None
+    metric: Optional["MetricFunction"] = None
     output_index: int = 0  # the output that the target is about
     names: Sequence[str] = ()  # of layers that may be lowered; nothing: all
     kept_names: Sequence[str] = ()
@@ -44,8 +44,8 @@ class Measurement:
 
 
 @dataclass(frozen=True)
-class Judge:
-    """A function of the user that judges the output of a model, all samples in one array."""
+class MetricFunction:
+    """A function of the user that measures the output of a model, all samples in one array."""
 
     function: Callable[..., float]
     output_index: int = 0

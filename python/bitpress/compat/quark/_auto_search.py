@@ -159,18 +159,18 @@ class AutoSearch:
         self._path = calibration_data_path
         self._evaluation = self._calibration if eval_dataloader is None else _samples_of(eval_dataloader, "AutoSearch: eval_dataloader")
         for word, kind in _words.SEARCH_KINDS.items():
-            kind.check(self._wish(word), f"AutoSearchConfig: {word}")
-        if self._wish("search_evaluator") is None and self._evaluation is None:
+            kind.check(self._requested(word), f"AutoSearchConfig: {word}")
+        if self._requested("search_evaluator") is None and self._evaluation is None:
             raise InvalidArgumentError("AutoSearch compares outputs: give calibration_data_reader, eval_dataloader or a search_evaluator")
         for word, neutral in (("search_devices", "cpu"), ("n_jobs", 1)):
-            if self._wish(word) != neutral:
-                _fates.say(f"AutoSearchConfig: {word}={self._wish(word)!r} changes nothing here: models run on the CPU, one after the other")
-        self.all_configs = self.build_all_configs(self._wish("search_space"))
+            if self._requested(word) != neutral:
+                _fates.say(f"AutoSearchConfig: {word}={self._requested(word)!r} changes nothing here: models run on the CPU, one after the other")
+        self.all_configs = self.build_all_configs(self._requested("search_space"))
         self.candidates: List[Dict[str, Any]] = []
         self.searched_space: Dict[int, float] = {}
         self.iterations = 0
 
-    def _wish(self, word: str) -> Any:
+    def _requested(self, word: str) -> Any:
         value = getattr(self.auto_search_config, word, None)
         return getattr(AutoSearchConfig, word) if value is None else value
 
@@ -191,18 +191,18 @@ class AutoSearch:
         return made
 
     def _is_candidate(self, difference: float) -> bool:
-        tolerance = self._wish("search_metric_tolerance")
-        is_similarity = self._wish("search_metric") in SIMILARITIES and self._wish("search_evaluator") is None
+        tolerance = self._requested("search_metric_tolerance")
+        is_similarity = self._requested("search_metric") in SIMILARITIES and self._requested("search_evaluator") is None
         return bool(tolerance == _FULL or (difference >= tolerance if is_similarity else difference <= tolerance))
 
     def _try(self, configs: Sequence[Settings], is_limited: bool = False) -> int:
         """Tries the configurations, and returns the position of the best."""
-        stop, begin, best = self._wish("search_stop_condition") if is_limited else {}, time.monotonic(), (float("inf"), 0)
+        stop, begin, best = self._requested("search_stop_condition") if is_limited else {}, time.monotonic(), (float("inf"), 0)
         for i, settings in enumerate(configs):
             file = f"iter_{i}.onnx"
             difference, order = self._trials.run(self._config(settings), file)
             self.searched_space[i], best, self.iterations = difference, min(best, (order, i)), i + 1
-            path = os.path.join(self._wish("search_output_dir"), file)
+            path = os.path.join(self._requested("search_output_dir"), file)
             if self._is_candidate(difference):
                 self.candidates.append({"config_index": i, "difference": difference, "model_path": path})
             elif os.path.exists(path):
@@ -222,14 +222,14 @@ class AutoSearch:
         self.candidates, self.searched_space = [], {}
         if not self.all_configs:
             raise InvalidArgumentError("AutoSearch: all_configs is empty; there is nothing to try")
-        measure = _Measure(self.model_input, self._evaluation, self._wish("search_metric"), self._wish("search_evaluator"))
-        self._trials = _Trials(self.model_input, self._calibration, self._path, self._wish("search_output_dir"), measure)
-        if self._wish("two_stage_search"):
+        measure = _Measure(self.model_input, self._evaluation, self._requested("search_metric"), self._requested("search_evaluator"))
+        self._trials = _Trials(self.model_input, self._calibration, self._path, self._requested("search_output_dir"), measure)
+        if self._requested("two_stage_search"):
             return [self._two_stages()]
-        if self._wish("advanced_fastft_search"):
+        if self._requested("advanced_fastft_search"):
             return self._best_tuning()
         configs = list(self.all_configs)
-        if self._wish("search_algo") == "random":
+        if self._requested("search_algo") == "random":
             random.Random(_SEED).shuffle(configs)
         self._try(configs, is_limited=True)
         return self.candidates
@@ -253,7 +253,7 @@ class AutoSearch:
 
     def _best_tuning(self) -> Settings:
         """Values of NumIterations and LearningRate between the least and the most that the space has."""
-        tuning = (self._wish("search_space").get("extra_options") or {}).get("FastFinetune") or {}
+        tuning = (self._requested("search_space").get("extra_options") or {}).get("FastFinetune") or {}
         words = [word for word in ("NumIterations", "LearningRate") if word in tuning]
         others = [word for word in tuning if word not in words]
         if others or not words:
@@ -262,7 +262,7 @@ class AutoSearch:
         kinds = {"NumIterations": {"type": "int", "step": 1000}, "LearningRate": {"type": "float", "log": True}}
         space = {"tuning": {"only_if": {}, **{word: {**kinds[word], "low": min(tuning[word]), "high": max(tuning[word])} for word in words}}}
         values = [item.get("tuning", {}) for item in generate_all_configs(with_points(space))]
-        values = spread(values, self._wish("advanced_fastft_params").get("n_trials", 10))
+        values = spread(values, self._requested("advanced_fastft_params").get("n_trials", 10))
         return dict(values[self._try([{"include_fast_ft": True, "extra_options": {"FastFinetune": item}} for item in values])])
 
 
@@ -280,13 +280,13 @@ class AutoSearchPro:
         for word in ("model_input", "calib_data_reader"):
             if self.config.get(word) is None:
                 raise InvalidArgumentError(f"AutoSearchPro: there is no {word}")
-        self._space = _nearest_words(self._wish("search_space"), _words.SEARCH_SPACE, "AutoSearchPro: search_space")
+        self._space = _nearest_words(self._requested("search_space"), _words.SEARCH_SPACE, "AutoSearchPro: search_space")
         self._calibration = _samples_of(self.config["calib_data_reader"], "AutoSearchPro: calib_data_reader")
         given = self.config.get("eval_data_reader")
         self._evaluation = self._calibration if given is None else _samples_of(given, "AutoSearchPro: eval_data_reader")
         self._num_files = 0
 
-    def _wish(self, word: str) -> Any:
+    def _requested(self, word: str) -> Any:
         value = self.config.get(word)
         return SEARCHES["ADVANCED_SEARCH"][word] if value is None else value
 
@@ -318,8 +318,8 @@ class AutoSearchPro:
 
     def run(self) -> Settings:
         """Returns the best configuration; with another search_algo than Grid the words of groups begin with the group's, as in Quark."""
-        measure = _Measure(self.config["model_input"], self._evaluation, self._wish("search_metric") or "L2", self.config.get("search_evaluator"))
-        self._trials = _Trials(self.config["model_input"], self._calibration, None, self._wish("output_dir"), measure)
+        measure = _Measure(self.config["model_input"], self._evaluation, self._requested("search_metric") or "L2", self.config.get("search_evaluator"))
+        self._trials = _Trials(self.config["model_input"], self._calibration, None, self._requested("output_dir"), measure)
         space = with_points(self._space)
         if self.config.get("two_stage_search"):
             tuning: Dict[str, Any] = {word: space.pop(word) for word in ("algorithms", "adaround_params", "adaquant_params") if word in space}
@@ -328,12 +328,12 @@ class AutoSearchPro:
                 return best
             space = {**{word: {**{key: [item] for key, item in value.items()}, "only_if": {}} if isinstance(value, dict) else [value]
                         for word, value in best.items()}, **tuning}
-        best = self._best(spread(generate_all_configs(space), self._wish("n_trials")))
-        if self._wish("search_algo") == "Grid":
+        best = self._best(spread(generate_all_configs(space), self._requested("n_trials")))
+        if self._requested("search_algo") == "Grid":
             return best
         flat = {key: item for word, value in best.items()
                 for key, item in ({f"{word}_{name}": part for name, part in value.items()} if isinstance(value, dict) else {word: value}).items()}
-        with open(os.path.join(self._wish("output_dir"), "best_params.json"), "w", encoding="utf-8") as file:
+        with open(os.path.join(self._requested("output_dir"), "best_params.json"), "w", encoding="utf-8") as file:
             json.dump(flat, file, indent=2, default=str)
         return flat
 

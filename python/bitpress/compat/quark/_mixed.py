@@ -10,9 +10,9 @@ from bitpress.compat import _fates
 from bitpress.compat._values import name_of
 from bitpress.compat.quark import _words
 from bitpress.compat.quark._algorithm_types import AutoMixprecisionConfig
-from bitpress.compat.quark._algorithms import Judge, Measurement, Request, Rule, Target
+from bitpress.compat.quark._algorithms import MetricFunction, Measurement, Request, Rule, Target
 from bitpress.compat.quark._dictionaries import layer_from_dict
-from bitpress.compat.quark._door import check_targets
+from bitpress.compat.quark._checks import check_targets
 from bitpress.compat.quark._formats import layer_settings, set_format
 from bitpress.compat.quark._types import QLayerConfig
 
@@ -54,9 +54,9 @@ def add_auto_mixprecision(request: Request, given: Mapping[str, Any], options: M
     if goal is None:
         request.rules.append({"op_types": op_types, "optional": True, **changes})
         return
-    text, judge = goal
+    text, metric = goal
     request.search_with(given.get("DataSize"))
-    request.target = Target(text, op_types, [changes], judge=judge, output_index=given.get("OutputIndex") or 0)
+    request.target = Target(text, op_types, [changes], metric=metric, output_index=given.get("OutputIndex") or 0)
 
 
 def _in_newer_words(given: Mapping[str, Any]) -> Dict[str, Any]:
@@ -77,8 +77,8 @@ def _op_types(given: Any) -> List[str]:
     return [given] if isinstance(given, str) else list(given or _LAYERS)
 
 
-def _goal(given: Mapping[str, Any]) -> Optional[Tuple[str, Optional[Judge]]]:
-    """The target of AutoMixprecision as text, and who judges it; None: there is none."""
+def _goal(given: Mapping[str, Any]) -> Optional[Tuple[str, Optional[MetricFunction]]]:
+    """The target of AutoMixprecision as text, and the function that measures it; None: there is none."""
     loss, distance, output = given.get("Top1AccTarget"), given.get("L2Target"), given.get("OutputIndex") or 0
     if loss is not None:
         function = given.get("EvaluateFunction")
@@ -86,7 +86,7 @@ def _goal(given: Mapping[str, Any]) -> Optional[Tuple[str, Optional[Judge]]]:
             raise InvalidArgumentError("AutoMixprecision: Top1AccTarget needs EvaluateFunction, which gives the accuracy of outputs")
         if distance is not None:
             _fates.say("AutoMixprecision: Top1AccTarget is the target; L2Target changes nothing")
-        return f"metric_drop<={loss}", Judge(function, output)
+        return f"metric_drop<={loss}", MetricFunction(function, output)
     if given.get("EvaluateFunction") is not None:
         _fates.say("AutoMixprecision: EvaluateFunction without Top1AccTarget changes nothing")
     if distance is None:
@@ -119,17 +119,17 @@ def _negative_psnr(x: Any, y: Any) -> float:
 _DISTANCES = {"kl": _mean_of_samples(_divergence), "psnr": _mean_of_samples(_negative_psnr)}
 
 
-def _promotion_goal(given: Mapping[str, Any], threshold: float, where: str) -> Tuple[str, Optional[Judge]]:
-    """Returns the goal, and the judge if a function measures it. The model is good enough at or below the threshold."""
+def _promotion_goal(given: Mapping[str, Any], threshold: float, where: str) -> Tuple[str, Optional[MetricFunction]]:
+    """Returns the goal, and the function that measures it, if one does. The model is good enough at or below the threshold."""
     output, metric = given.get("metric_output_index") or 0, given.get("metric_default") or "l2"
     evaluate, distance = given.get("metric_evaluate_fn"), given.get("metric_distance_fn")
     if evaluate is not None and distance is not None:
         raise InvalidArgumentError(f"{where}: metric_distance_fn and metric_evaluate_fn exclude each other; give one of them")
     if evaluate is not None:
-        return f"metric_drop<={threshold}", Judge(evaluate, output)
+        return f"metric_drop<={threshold}", MetricFunction(evaluate, output)
     distance = distance or _DISTANCES.get(metric)
     if distance is not None:
-        return f"metric>={-threshold}", Judge(distance, output, is_distance=True)
+        return f"metric>={-threshold}", MetricFunction(distance, output, is_distance=True)
     return {"l2": f"l2<={threshold}", "sqnr": f"sqnr>={-threshold}", "cosine": f"cosine>={1 - threshold}"}[metric], None
 
 
@@ -175,9 +175,9 @@ def _add_promotion(request: Request, given: Mapping[str, Any], options: Mapping[
     if threshold or request.measurement is not None:
         request.search_with(given.get("data_size"))
     if threshold:
-        text, judge = _promotion_goal(given, threshold, where)
+        text, function = _promotion_goal(given, threshold, where)
         strategy = "optimal" if given.get("metric_optimize_object") == "quality" else "greedy"
-        request.target = Target(text, op_types, variants, strategy, judge, output, names, kept)
+        request.target = Target(text, op_types, variants, strategy, function, output, names, kept)
         return
     for word in ("metric_evaluate_fn", "metric_distance_fn"):
         if given.get(word) is not None:

@@ -17,7 +17,7 @@ from bitpress.compat._samples import learning_from_all
 from bitpress.compat._values import PATH, TEXT, Kind
 from bitpress.compat.quark._algorithm_types import AlgoConfig
 from bitpress.compat.quark._algorithms import Measurement, Request, Rule, Target
-from bitpress.compat.quark._judge import OutputMetric
+from bitpress.compat.quark._output_metric import OutputMetric
 from bitpress.compat.quark._nodes import fitting, say_left, write_nodes_of_quark, write_small_form
 from bitpress.compat.quark._translate import translate
 from bitpress.compat.quark._types import QuantizationConfig
@@ -122,10 +122,10 @@ def _search(request: Request, target: Target, config: bitpress.Config, model: Mo
         raise InvalidArgumentError(f"automatic mixed precision with a target ({target.text}) needs samples: calibration_data_reader")
     num_samples = request.search_samples
     metric = None
-    if target.judge is not None:
+    if target.metric is not None:
         if not isinstance(data, SharedSamples):
-            raise InvalidArgumentError("automatic mixed precision with a function that judges outputs needs a calibration_data_reader")
-        metric = OutputMetric(target.judge, data, num_samples)
+            raise InvalidArgumentError("automatic mixed precision with a function that measures outputs needs a calibration_data_reader")
+        metric = OutputMetric(target.metric, data, num_samples)
     found = bitpress.search(model, data, target=target.text, strategy=target.strategy, cost="mac_bits", config=config, progress=False,
                             variants=target.variants, layer_types=target.op_types, layer_names=target.names,
                             kept_layers=target.kept_names, output_index=target.output_index, metric=metric, samples=num_samples,
@@ -151,7 +151,7 @@ def _input_types(model: Model) -> Mapping[str, Any]:
 
 
 def _outputs_kept_float(request: Request, model: Model) -> Sequence[Rule]:
-    """Rules that leave float what the producers that OpTypesToExcludeOutputQuantization and its kin name give."""
+    """Rules that leave float what the producers that OpTypesToExcludeOutputQuantization and similar words name give."""
     op_types, names = (set(request.outputs_kept_float.get(word, ())) for word in ("op_types", "names"))
     if not op_types and not names:
         return []
@@ -235,7 +235,7 @@ class ModelQuantizer:
             is_read_once = request.target is None and request.measurement is None
             if is_read_once or data is None or isinstance(data, (str, os.PathLike)):
                 return self._quantize(request, model_input, model_output, data)
-            # The search, judges of outputs and what follows read them in turn.
+            # The search, metrics of outputs and what follows read them in turn.
             with contextlib.closing(SharedSamples(data)) as samples:
                 return self._quantize(request, model_input, model_output, samples)
         except Error as error:

@@ -23,7 +23,7 @@ from bitpress.compat.quark._algorithms import (
     add_smoothing,
     learn,
 )
-from bitpress.compat.quark._door import check_algorithms, check_config, checked_legacy
+from bitpress.compat.quark._checks import check_algorithms, check_config, checked_legacy
 from bitpress.compat.quark._formats import all_but, block_axis, calibration, is_integer, layer_settings, set_format
 from bitpress.compat.quark._joined import joined_settings
 from bitpress.compat.quark._mixed import add_auto_mixprecision, add_promotion
@@ -37,7 +37,7 @@ _LIKE_QUARK = {"placement": "all", "scale": "floor", "short_axis": "axis", "weig
 # Words of extra_options that QConfig says otherwise.
 _OF_OLDER_INTERFACE = {
     "UseGPTQ": "GPTQConfig in algo_config", "GPTQParams": "GPTQConfig in algo_config", "BiasCorrection": "BiasCorrectionConfig in algo_config",
-    "SpecificTensorPrecision": "TensorQuantOverrides", "MXAttributes": "MXInt8Spec and its kin", "BFPAttributes": "BFP16Spec, MX4Spec and their kin",
+    "SpecificTensorPrecision": "TensorQuantOverrides", "MXAttributes": "MXInt8Spec and similar specs", "BFPAttributes": "BFP16Spec, MX4Spec and similar specs",
     "FastFinetune": "AdaRoundConfig or AdaQuantConfig in algo_config", "AutoMixprecision": "AutoMixprecisionConfig in algo_config",
     "MixedPrecisionTensor": "TensorQuantOverrides", "SmoothAlpha": "SmoothQuantConfig in algo_config",
     "CLESteps": "CLEConfig in algo_config", "CLEScaleAppendBias": "CLEConfig in algo_config",

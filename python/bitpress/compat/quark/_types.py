@@ -60,7 +60,7 @@ VitisQuantType = ExtendedQuantType  # its name in earlier versions
 
 
 class VitisQuantFormat(enum.Enum):
-    """Formats of earlier versions; FixNeuron and its kin are refused."""
+    """Formats of earlier versions; FixNeuron and similar ones are refused."""
 
     QDQ = 2
     FixNeuron = 3

@@ -1,4 +1,4 @@
-#include "finetune/judge_network.h"
+#include "finetune/validate_network.h"
 
 #include <algorithm>
 #include <cmath>
@@ -98,8 +98,8 @@ Estimate GainOfEach(const Runs& runs, double least_uncertainty_db) {
           std::max(std::sqrt(Spread(gains) / (count * (count - 1))), least_uncertainty_db)};
 }
 
-// Returns whether a gain is larger than its standard error. Layers were judged before, so that this
-// asks only whether their gains add up. Two or three runs estimate the error badly.
+// Returns whether a gain is larger than its standard error. Layers were validated before, so that
+// this asks only whether their gains add up. Two or three runs estimate the error badly.
 bool IsClear(const Estimate& estimate, size_t num_runs) {
   const auto count = static_cast<double>(num_runs);
   const double widened = num_runs == 2 || num_runs == 3 ? 1.5 * (count + 1) / (count - 1) : 1;
@@ -124,34 +124,35 @@ bool IsClearInBoth(const Estimate& all, const Estimate& each, size_t num_runs) {
 
 }  // namespace
 
-NetworkVerdict JudgeNetwork(std::span<const OutputErrors> before,
-                            std::span<const OutputErrors> after, double least_uncertainty_db) {
+NetworkValidation ValidateNetwork(std::span<const OutputErrors> before,
+                                  std::span<const OutputErrors> after,
+                                  double least_uncertainty_db) {
   // A loss of one output up to this is taken where the others gain.
   constexpr double kMostLossDb = 0.25;
-  NetworkVerdict verdict;
+  NetworkValidation validation;
   Runs runs;
   for (size_t run = 0; run < std::min(before.size(), after.size()); ++run) {
     const size_t num_outputs = before[run].size();
     const bool is_like_others = runs.empty() || runs[0].before->size() == num_outputs;
     if (num_outputs == 0 || after[run].size() != num_outputs || !is_like_others) continue;
     const RunLoss loss = LossOf(before[run], after[run]);
-    if (loss == RunLoss::kByLearning) ++verdict.num_lost_runs;
+    if (loss == RunLoss::kByLearning) ++validation.num_lost_runs;
     if (loss == RunLoss::kNone) runs.push_back({&before[run], &after[run]});
   }
-  verdict.num_runs = runs.size();
-  if (runs.empty()) return verdict;
+  validation.num_runs = runs.size();
+  if (runs.empty()) return validation;
   const std::vector<double> gains = GainsOf(runs, runs.size());
-  verdict.gain_db = Mean(gains);
-  verdict.least_gain_db = std::ranges::min(gains);
-  const Estimate all = GainOfAll(runs, verdict.gain_db, least_uncertainty_db);
+  validation.gain_db = Mean(gains);
+  validation.least_gain_db = std::ranges::min(gains);
+  const Estimate all = GainOfAll(runs, validation.gain_db, least_uncertainty_db);
   const Estimate each = GainOfEach(runs, least_uncertainty_db);
   const bool is_clear = IsClearInBoth(all, each, runs.size());
-  verdict.uncertainty_db = all.uncertainty_db;
-  verdict.run_gain_db = each.gain_db;
-  verdict.run_uncertainty_db = each.uncertainty_db;
-  verdict.is_better = verdict.num_lost_runs == 0 && verdict.gain_db > 0 && is_clear &&
-                      verdict.least_gain_db >= -kMostLossDb;
-  return verdict;
+  validation.uncertainty_db = all.uncertainty_db;
+  validation.run_gain_db = each.gain_db;
+  validation.run_uncertainty_db = each.uncertainty_db;
+  validation.is_better = validation.num_lost_runs == 0 && validation.gain_db > 0 && is_clear &&
+                         validation.least_gain_db >= -kMostLossDb;
+  return validation;
 }
 
 }  // namespace bitpress::finetune

@@ -1,4 +1,4 @@
-"""The door: values of configurations are checked here, in the script's words, before anything is made of them."""
+"""Checks the values of configurations, in the script's words, before anything is made of them."""
 
 import dataclasses
 from typing import Any, Dict

@@ -9,7 +9,7 @@
 
 namespace bitpress {
 
-class FileStates {
+class FileStamps {
  public:
   // Notes a file, or that it does not exist.
   void Add(const std::filesystem::path& path);
@@ -17,17 +17,17 @@ class FileStates {
   bool AreUnchanged() const;
 
  private:
-  struct State {
+  struct Stamp {
     uint64_t device = 0, inode = 0, num_bytes = 0;
     int64_t seconds = 0, nanoseconds = 0;  // of the last change of the content
 
-    bool operator==(const State&) const = default;
+    bool operator==(const Stamp&) const = default;
   };
   struct File {
     std::filesystem::path path;
-    std::optional<State> state;
+    std::optional<Stamp> stamp;
   };
-  static std::optional<State> StateOf(const std::filesystem::path& path);
+  static std::optional<Stamp> StampOf(const std::filesystem::path& path);
 
   std::vector<File> files_;
 };

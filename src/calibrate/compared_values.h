@@ -1,11 +1,11 @@
-// The values by which the guard judges what a rounding does. Most are the outputs of the model, but
-// two kinds of outputs say little as they are:
+// The values that the guard compares between the float model and one with rounded activations. Most
+// are the outputs of the model, but two kinds of outputs say little as they are:
 //
 // - Behind a TopK, a NonMaxSuppression or an ArgMax, two scores that lie close change places, and
-//   whole rows are others then, however small the rounding was. There it judges the floats that
-//   these operators, and those that look up what they chose, read.
-// - A Concat of boxes in pixels and of scores from 0 to 1 has the energy of the boxes. There it
-//   judges each part for itself.
+//   whole rows are others then, however small the rounding was. There the guard compares the floats
+//   that these operators, and those that look up what they chose, read.
+// - A Concat of boxes in pixels and of scores from 0 to 1 has the energy of the boxes. There the
+//   guard compares each part for itself.
 #pragma once
 
 #include <cstdint>
@@ -34,10 +34,10 @@ struct TensorPart {
   bool operator==(const TensorPart&) const = default;
 };
 
-struct JudgedValue {
+struct ComparedValue {
   std::string value;   // of the model
   std::string output;  // the output of the model that it stands for
-  // The reader in front of which it is judged; nothing: it is the output itself.
+  // The reader in front of which it is compared; nothing: it is the output itself.
   std::optional<plan::TensorUse> reader = {};
   // The parts that a Concat makes it of; none: it is one whole.
   std::vector<TensorPart> parts = {};
@@ -46,8 +46,8 @@ struct JudgedValue {
   std::string Name() const;
 };
 
-// Returns what to judge a model by, in the order of its outputs. A value comes once. Pure.
-std::vector<JudgedValue> JudgedValues(const graph::Model& model);
+// Returns the values to compare, in the order of the model's outputs. A value comes once. Pure.
+std::vector<ComparedValue> ComparedValues(const graph::Model& model);
 
 // Returns the values that Concats make a value of, through operators that only move elements. None
 // if no Concat does, or if it is not known where its parts end. Pure.
@@ -55,11 +55,11 @@ std::vector<std::string> ConcatenatedValues(const graph::Model& model, const std
 
 // Forgets the parts of a value unless their typical values differ so much in `example`, a float
 // value, that one hides the errors of another.
-void ForgetEqualParts(JudgedValue& judged, const Tensor& example);
+void ForgetEqualParts(ComparedValue& compared, const Tensor& example);
 
 // Returns the errors of a value: one, or one for each part. They are of nothing if it is no float,
 // or has another shape.
-std::vector<OutputError> ErrorsOf(const JudgedValue& judged, const Tensor& wanted,
+std::vector<OutputError> ErrorsOf(const ComparedValue& compared, const Tensor& wanted,
                                   const Tensor& found);
 
 }  // namespace bitpress::calibrate

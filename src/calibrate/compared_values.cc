@@ -1,7 +1,6 @@
-#include "calibrate/judged_values.h"
+#include "calibrate/compared_values.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <map>
 #include <set>
@@ -16,17 +15,10 @@ namespace {
 
 using graph::Node;
 
-// The operators whose results are places of values, which jump where values change a little.
-constexpr std::array<std::string_view, 6> kChoosers{"TopK",   "NonMaxSuppression", "ArgMax",
-                                                    "ArgMin", "NonZero",           "Unique"};
 // More parts than these are no heads of a detector.
 constexpr size_t kMostParts = 64;
-// The least ratio between the typical values of parts that are judged each for itself.
+// The least ratio between the typical values of parts that are compared each for itself.
 constexpr double kPartsDiffer = 8;
-
-bool IsChooser(const Node& node) {
-  return node.domain().empty() && std::ranges::count(kChoosers, node.op_type()) > 0;
-}
 
 // The nodes between an output and the operators that multiply in front of it.
 struct Cone {
@@ -54,13 +46,13 @@ Cone ConeOf(const graph::Model& model, const std::string& output) {
 
 // Returns the floats that choosers in front of an output read, and the operators behind these in
 // their cone. Nothing if no chooser stands there.
-std::vector<JudgedValue> InFrontOfChoice(const graph::Model& model, const plan::NodeIndex& index,
-                                         const std::string& output) {
+std::vector<ComparedValue> InFrontOfChoice(const graph::Model& model, const plan::NodeIndex& index,
+                                           const std::string& output) {
   const Cone cone = ConeOf(model, output);
-  std::vector<JudgedValue> judged;
+  std::vector<ComparedValue> compared;
   std::set<std::string> chosen;  // values that depend on a choice
   for (const Node& node : cone.nodes) {
-    bool is_behind = IsChooser(node);
+    bool is_behind = ops::TraitsOf(node).Is(ops::kGivesPlaces);
     for (size_t i = 0; i < node.num_inputs(); ++i) is_behind |= chosen.contains(node.input(i));
     if (!is_behind) continue;
     for (size_t i = 0; i < node.num_outputs(); ++i) chosen.insert(node.output(i));
@@ -69,13 +61,14 @@ std::vector<JudgedValue> InFrontOfChoice(const graph::Model& model, const plan::
       const std::string& value = node.input(i);
       const bool is_float = !value.empty() && model.InfoOf(value).type == DataType::kFloat;
       if (!is_float || chosen.contains(value) || !model.Producer(value)) continue;
-      judged.push_back({value,
-                        output,
-                        plan::TensorUse{index.KeyOf(node), node.op_type(), static_cast<int64_t>(i)},
-                        {}});
+      compared.push_back(
+          {value,
+           output,
+           plan::TensorUse{index.KeyOf(node), node.op_type(), static_cast<int64_t>(i)},
+           {}});
     }
   }
-  return judged;
+  return compared;
 }
 
 int64_t SizeOf(const graph::ValueInfo& info, size_t axis) {
@@ -221,27 +214,27 @@ bool Differ(const Tensor& first, const std::vector<TensorPart>& parts) {
 
 }  // namespace
 
-std::string JudgedValue::Name() const {
+std::string ComparedValue::Name() const {
   if (!reader) return fmt::format("output '{}'", output);
   return fmt::format("'{}', in front of {} and output '{}',", value, reader->op_type, output);
 }
 
-std::vector<JudgedValue> JudgedValues(const graph::Model& model) {
+std::vector<ComparedValue> ComparedValues(const graph::Model& model) {
   const plan::NodeIndex index(model);
-  std::vector<JudgedValue> judged;
+  std::vector<ComparedValue> compared;
   std::set<std::string> known;
   for (const std::string& output : model.OutputNames()) {
-    std::vector<JudgedValue> values = InFrontOfChoice(model, index, output);
+    std::vector<ComparedValue> values = InFrontOfChoice(model, index, output);
     if (values.empty()) values.push_back({output, output, std::nullopt, {}});
-    for (JudgedValue& value : values) {
+    for (ComparedValue& value : values) {
       if (!known.insert(value.value).second) continue;
       for (PartFinder::Found& found : PartFinder(model).Find(value.value)) {
         value.parts.push_back(std::move(found.part));
       }
-      judged.push_back(std::move(value));
+      compared.push_back(std::move(value));
     }
   }
-  return judged;
+  return compared;
 }
 
 std::vector<std::string> ConcatenatedValues(const graph::Model& model, const std::string& value) {
@@ -252,19 +245,19 @@ std::vector<std::string> ConcatenatedValues(const graph::Model& model, const std
   return values;
 }
 
-void ForgetEqualParts(JudgedValue& judged, const Tensor& example) {
-  if (example.type != DataType::kFloat || !Differ(example, judged.parts)) judged.parts.clear();
+void ForgetEqualParts(ComparedValue& compared, const Tensor& example) {
+  if (example.type != DataType::kFloat || !Differ(example, compared.parts)) compared.parts.clear();
 }
 
-std::vector<OutputError> ErrorsOf(const JudgedValue& judged, const Tensor& wanted,
+std::vector<OutputError> ErrorsOf(const ComparedValue& compared, const Tensor& wanted,
                                   const Tensor& found) {
   const bool fits = wanted.type == DataType::kFloat && wanted.dims == found.dims;
-  if (judged.parts.empty()) {
+  if (compared.parts.empty()) {
     if (!fits) return {OutputError()};
     return {CompareOutputs(wanted.values<float>(), found.values<float>())};
   }
   std::vector<OutputError> errors;
-  for (const TensorPart& part : judged.parts) {
+  for (const TensorPart& part : compared.parts) {
     const auto one = fits ? Take(wanted, part) : std::nullopt;
     const auto other = fits ? Take(found, part) : std::nullopt;
     errors.push_back(one && other ? CompareOutputs<float>(*one, *other) : OutputError());

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""judge.py SPEC.json: compares a quantized model with the float one in this process. measure.py runs it.
+"""compare.py SPEC.json: compares a quantized model with the float one in this process. measure.py runs it.
 
 SPEC has: model (the float one), wanted (a file for the float outputs, made if it is not there), samples (a folder), quantized (the model
-to judge), libraries (of operators, or "" for none, by names), and whether to time it. A line is printed for each library: its name, a
+to compare), libraries (of operators, or "" for none, by names), and whether to time it. A line is printed for each library: its name, a
 tab, and a row as JSON; the name stands there before the work begins, so that what crashes the process is known.
 """
 
@@ -75,7 +75,7 @@ def times(sessions, names, sample):
     return np.median(rows[1:], axis=0).tolist()  # the first run allocates
 
 
-def judge(spec, library, samples):
+def compare(spec, library, samples):
     """The row of the model with this library."""
     row = {}
     try:
@@ -97,7 +97,7 @@ def main():
     samples = list(load(spec["samples"]))
     for name, library in spec["libraries"].items():
         print(name, end="\t", flush=True)
-        print(json.dumps(judge(spec, library, samples)), flush=True)
+        print(json.dumps(compare(spec, library, samples)), flush=True)
 
 
 main()

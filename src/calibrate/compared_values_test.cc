@@ -1,4 +1,4 @@
-#include "calibrate/judged_values.h"
+#include "calibrate/compared_values.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -22,14 +22,14 @@ graph::Model Inferred(const std::string& text) {
   return model;
 }
 
-std::vector<std::string> Values(const std::vector<JudgedValue>& judged) {
+std::vector<std::string> Values(const std::vector<ComparedValue>& compared) {
   std::vector<std::string> values;
-  for (const JudgedValue& one : judged) values.push_back(one.value);
+  for (const ComparedValue& one : compared) values.push_back(one.value);
   return values;
 }
 
-std::vector<JudgedValue> Detector(const std::string& last) {
-  return JudgedValues(Inferred(R"(<ir_version: 8, opset_import: ["" : 17]>
+std::vector<ComparedValue> Detector(const std::string& last) {
+  return ComparedValues(Inferred(R"(<ir_version: 8, opset_import: ["" : 17]>
     g (float[1,8,4] x) => (float[1,3,6] y)
     <float[4,4] w = {1,0,0,0, 0,1,0,0, 0,0,1,0, 0,0,0,1}, int64[1] k = {3}, int64[1] last = {2},
      int64[3] wide = {1,3,4}>
@@ -45,66 +45,66 @@ std::vector<JudgedValue> Detector(const std::string& last) {
       )" + last + " }"));
 }
 
-TEST(JudgedValues, AreTheOutputsOfMostModels) {
-  const auto judged = JudgedValues(Inferred(R"(<ir_version: 8, opset_import: ["" : 17]>
+TEST(ComparedValues, AreTheOutputsOfMostModels) {
+  const auto compared = ComparedValues(Inferred(R"(<ir_version: 8, opset_import: ["" : 17]>
     g (float[2,4] x) => (float[2,4] s, float[2,4] y) { s = Relu(x) y = Softmax(s) })"));
-  EXPECT_THAT(Values(judged), ElementsAre("s", "y"));
-  EXPECT_EQ(judged[1].Name(), "output 'y'");
-  EXPECT_FALSE(judged[1].reader);
-  EXPECT_THAT(judged[1].parts, IsEmpty());
+  EXPECT_THAT(Values(compared), ElementsAre("s", "y"));
+  EXPECT_EQ(compared[1].Name(), "output 'y'");
+  EXPECT_FALSE(compared[1].reader);
+  EXPECT_THAT(compared[1].parts, IsEmpty());
 }
 
-TEST(JudgedValues, StandInFrontOfASort) {
-  const auto judged = Detector("[rows] y = Concat<axis = 2>(sorted, top3, top3)");
-  EXPECT_THAT(Values(judged), ElementsAre("best", "boxes"));
-  EXPECT_EQ(judged[0].output, "y");
-  EXPECT_EQ(judged[0].reader->node, "sort");
-  EXPECT_EQ(judged[1].reader->node, "sorted");
-  EXPECT_EQ(judged[0].Name(), "'best', in front of TopK and output 'y',");
+TEST(ComparedValues, StandInFrontOfASort) {
+  const auto compared = Detector("[rows] y = Concat<axis = 2>(sorted, top3, top3)");
+  EXPECT_THAT(Values(compared), ElementsAre("best", "boxes"));
+  EXPECT_EQ(compared[0].output, "y");
+  EXPECT_EQ(compared[0].reader->node, "sort");
+  EXPECT_EQ(compared[1].reader->node, "sorted");
+  EXPECT_EQ(compared[0].Name(), "'best', in front of TopK and output 'y',");
 }
 
-TEST(JudgedValues, AreOutputsOfProductsBehindASort) {
+TEST(ComparedValues, AreOutputsOfProductsBehindASort) {
   EXPECT_THAT(Values(Detector("[second] y = MatMul(sorted, w)")), ElementsAre("y"));
 }
 
-TEST(JudgedValues, SayWhatWholeNumbersAreChosenFrom) {
-  const auto judged = JudgedValues(Inferred(R"(<ir_version: 8, opset_import: ["" : 17]>
+TEST(ComparedValues, SayWhatWholeNumbersAreChosenFrom) {
+  const auto compared = ComparedValues(Inferred(R"(<ir_version: 8, opset_import: ["" : 17]>
     g (float[2,4] x) => (int64[2,1] y, float[2,4] s)
     { s = Sigmoid(x) t = Softmax(s) y = ArgMax<axis = 1>(t) })"));
-  EXPECT_THAT(Values(judged), ElementsAre("t", "s"));
+  EXPECT_THAT(Values(compared), ElementsAre("t", "s"));
 }
 
-TEST(JudgedValues, HaveThePartsOfAConcat) {
-  const auto judged = JudgedValues(Inferred(R"(<ir_version: 8, opset_import: ["" : 17]>
+TEST(ComparedValues, HaveThePartsOfAConcat) {
+  const auto compared = ComparedValues(Inferred(R"(<ir_version: 8, opset_import: ["" : 17]>
     g (float[1,2,3] a, float[1,5,3] b) => (float[1,3,7] y)
     { c = Concat<axis = 1>(a, b) y = Transpose<perm = [0, 2, 1]>(c) })"));
-  ASSERT_EQ(judged.size(), 1U);
-  EXPECT_THAT(judged[0].parts, ElementsAre(TensorPart{{{2, 0, 2}}}, TensorPart{{{2, 2, 7}}}));
+  ASSERT_EQ(compared.size(), 1U);
+  EXPECT_THAT(compared[0].parts, ElementsAre(TensorPart{{{2, 0, 2}}}, TensorPart{{{2, 2, 7}}}));
 }
 
 // The levels of a detector, each of which puts boxes beside scores.
-TEST(JudgedValues, HaveThePartsOfPartsThroughAReshape) {
-  const auto judged = JudgedValues(Inferred(R"(<ir_version: 8, opset_import: ["" : 17]>
+TEST(ComparedValues, HaveThePartsOfPartsThroughAReshape) {
+  const auto compared = ComparedValues(Inferred(R"(<ir_version: 8, opset_import: ["" : 17]>
     g (float[1,2,2,4] a, float[1,2,2,1] b, float[1,3,5] c) => (float[1,7,5] y)
     <int64[3] flat = {1,4,5}>
     { d = Concat<axis = -1>(a, b) e = Reshape(d, flat) y = Concat<axis = 1>(e, c) })"));
-  ASSERT_EQ(judged.size(), 1U);
-  EXPECT_THAT(judged[0].parts,
+  ASSERT_EQ(compared.size(), 1U);
+  EXPECT_THAT(compared[0].parts,
               ElementsAre(TensorPart{{{1, 0, 4}, {2, 0, 4}}}, TensorPart{{{1, 0, 4}, {2, 4, 5}}},
                           TensorPart{{{1, 4, 7}}}));
 }
 
 class PartsTest : public testing::Test {
  protected:
-  JudgedValue judged_{"y", "y", {}, {TensorPart{{{1, 0, 2}}}, TensorPart{{{1, 2, 3}}}}};
+  ComparedValue compared_{"y", "y", {}, {TensorPart{{{1, 0, 2}}}, TensorPart{{{1, 2, 3}}}}};
   Tensor wanted_ = MakeTensor(DataType::kFloat, {2, 3}, std::vector<float>{90, 80, 1, 70, 60, 0});
 };
 
 TEST_F(PartsTest, ALoudPartDoesNotHideAQuietOne) {
-  ForgetEqualParts(judged_, wanted_);
+  ForgetEqualParts(compared_, wanted_);
   const Tensor found =
       MakeTensor(DataType::kFloat, {2, 3}, std::vector<float>{90, 80, 0, 70, 60, 0});
-  const auto errors = ErrorsOf(judged_, wanted_, found);
+  const auto errors = ErrorsOf(compared_, wanted_, found);
   ASSERT_EQ(errors.size(), 2U);
   EXPECT_EQ(errors[0].Noise(), 0);
   EXPECT_EQ(errors[0].signal, 90 * 90 + 80 * 80 + 70 * 70 + 60 * 60);
@@ -113,14 +113,14 @@ TEST_F(PartsTest, ALoudPartDoesNotHideAQuietOne) {
 
 TEST_F(PartsTest, EqualPartsAreOneWhole) {
   const Tensor example = MakeTensor(DataType::kFloat, {2, 3}, std::vector<float>(6, 1.5F));
-  ForgetEqualParts(judged_, example);
-  EXPECT_EQ(ErrorsOf(judged_, wanted_, wanted_).size(), 1U);
+  ForgetEqualParts(compared_, example);
+  EXPECT_EQ(ErrorsOf(compared_, wanted_, wanted_).size(), 1U);
 }
 
 TEST_F(PartsTest, OtherShapesHaveNoErrors) {
-  ForgetEqualParts(judged_, wanted_);
+  ForgetEqualParts(compared_, wanted_);
   const Tensor found = MakeTensor(DataType::kFloat, {2, 2}, std::vector<float>(4));
-  for (const OutputError& error : ErrorsOf(judged_, wanted_, found)) EXPECT_EQ(error.Noise(), 0);
+  for (const OutputError& error : ErrorsOf(compared_, wanted_, found)) EXPECT_EQ(error.Noise(), 0);
 }
 
 }  // namespace
