@@ -132,6 +132,7 @@ void Model::RemoveNode(Node node) {
     }
   }
   impl_->UnindexNode(*node.proto_);
+  if (impl_->inserted != nullptr) std::erase(*impl_->inserted, node.proto_);
   RemoveElement(nodes, node.proto_);
 }
 

@@ -227,6 +227,20 @@ TEST(Replace, ManyForOneShareByNameAndOutput) {
   EXPECT_EQ(KeysOf(FindNode(model, "third")), "");
 }
 
+TEST(Replace, WithinAReplacement) {
+  Model model = DocumentedModel();
+  const Node conv = FindNode(model, "conv");
+  Edit(model, [&](Model& m) {
+    m.Replace({conv}, [&] {
+      m.RemoveNode(m.InsertNode({"conv", "Neg", "", {"x"}, {"unread"}, {}}, conv));
+      const Node first = m.InsertNode({"conv", "Abs", "", {"x"}, {"c"}, {}}, conv);
+      m.Replace(first, {"", "Sin", "", {"x"}, {}, {}});
+    });
+  });
+  EXPECT_EQ(model.Producer("c")->op_type(), "Sin");
+  EXPECT_EQ(KeysOf(*model.Producer("c")), "conv ");
+}
+
 TEST(Replace, FailsWithTheOldNodesInPlace) {
   Model model = DocumentedModel();
   const Node conv = FindNode(model, "conv");
