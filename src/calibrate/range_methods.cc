@@ -232,7 +232,7 @@ QParams ChooseQParams(const TensorStatistics& statistics, const RangeMethod& met
 
 float ChooseFloatScale(const TensorStatistics& statistics, const RangeMethod& method,
                        const formats::FormatSpec& spec) {
-  BITPRESS_DCHECK(!spec.is_blocked() && formats::IsFloatElement(spec.element_type));
+  BITPRESS_DCHECK(spec.scaled_maximum > 0);
   CheckUsable(statistics);
   double scale = 1;
   if (method.kind == Kind::kDistribution && spec.element_bits == 8) {
@@ -240,7 +240,7 @@ float ChooseFloatScale(const TensorStatistics& statistics, const RangeMethod& me
   } else if (IsRangeBased(method)) {
     // The default spec is symmetric, and has more codes than entropy asks for.
     const Range range = ChooseRange(statistics, method, IntegerSpec{});
-    scale = std::max(std::abs(range.min), std::abs(range.max)) / plan::ScaledMaximum(spec);
+    scale = std::max(std::abs(range.min), std::abs(range.max)) / spec.scaled_maximum;
   } else {
     FailForMethod(method,
                   "gives no scale of this format: fp8, fp16 and bf16 take min_max, moving_average, "

@@ -46,7 +46,7 @@ formats::QParams ChooseQParams(const TensorStatistics& statistics, const plan::R
 
 // Returns the scale of a floating-point type (x_hat = decode(encode(x / scale)) * scale,
 // saturating). Range-based methods divide the magnitude that the method leaves by
-// plan::ScaledMaximum. `distribution`, for fp8 only, divides the deviation of the values by that of
+// scaled_maximum. `distribution`, for fp8 only, divides the deviation of the values by that of
 // all finite values of the type (ONNX Runtime's compute_scale_zp_float8). The scale is 1 if the
 // result is no normal float32. Throws Error(kInvalidArgument) for mse, layerwise_percentile and
 // auto, or if WhyNoRange has a reason. REQUIRES: spec is fp8_e4m3, fp8_e5m2, fp16 or bf16.

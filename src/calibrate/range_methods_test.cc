@@ -63,7 +63,7 @@ std::vector<IntegerSpec> Specs() {
 }
 
 std::string Text(const IntegerSpec& spec) {
-  return std::string(formats::ElementTypeName(spec.element_type)) +
+  return std::string(formats::TraitsOf(spec.element_type).name) +
          (spec.is_symmetric ? " symmetric" : " asymmetric") +
          (spec.is_reduced ? " reduced " : " ") +
          std::string(formats::ScaleKindName(spec.scale_kind));

@@ -25,18 +25,18 @@ Way WayOf(const FormatSpec& spec) {
   const bool is_even = spec.rounding == formats::RoundingMode::kHalfToEven;
   const bool is_positive = spec.zero_rule == formats::ZeroRule::kPositive;
   const bool keeps_sign = spec.zero_rule == formats::ZeroRule::kKeepSign;
-  if (formats::IsFloatElement(spec.element_type)) {
+  if (spec.has_float_elements()) {
     return keeps_sign ? kFloats : is_positive ? kFloatsPositive : kOther;
   }
-  if (spec.element_type == formats::ElementType::kSignMagnitude) {
+  if (spec.is_block_float()) {
     return is_even && keeps_sign ? kMagnitudes : kOther;
   }
   return is_even && is_positive ? kQuickIntegers : kOther;
 }
 
 Element ElementOf(const FormatSpec& spec) {
-  if (formats::IsFloatElement(spec.element_type)) return kFloatElement;
-  const bool has_sign = spec.element_type == formats::ElementType::kSignMagnitude;
+  if (spec.has_float_elements()) return kFloatElement;
+  const bool has_sign = spec.is_block_float();
   return has_sign ? kSignMagnitude : kTwosComplement;
 }
 
@@ -135,7 +135,7 @@ BlockFormat DeviceFormat(const FormatSpec& spec) {
   f.least_shared = range.min_shared_exponent;
   f.most_shared = range.max_shared_exponent;
   f.limits_shared = spec.limit_shared_exponent;
-  f.reads_exponent_field = spec.family == formats::Family::kBlockFloat;
+  f.reads_exponent_field = spec.is_block_float();
   f.max_shift = (1 << spec.sub_block_shift_bits) - 1;
   f.max_shift_field = Field(f.max_shift);
   f.limit_mantissa = formats::FloatBits(f.max_value) & formats::kFloatMantissaMask;

@@ -35,7 +35,7 @@ inline void AddChoices(const FormatSpec& base, std::vector<FormatSpec>& specs) {
        {ScaleChoice::kFloor, ScaleChoice::kCeil, ScaleChoice::kEven, ScaleChoice::kMse}) {
     for (const RoundingMode rounding :
          {RoundingMode::kHalfToEven, RoundingMode::kHalfAwayFromZero, RoundingMode::kHalfUp}) {
-      if (IsFloatElement(base.element_type) && rounding != RoundingMode::kHalfToEven) continue;
+      if (base.has_float_elements() && rounding != RoundingMode::kHalfToEven) continue;
       specs.push_back(base);
       specs.back().scale_choice = choice;
       specs.back().rounding = rounding;
@@ -72,7 +72,7 @@ inline std::vector<FormatSpec> QuarkSpecs() {
 inline std::vector<FormatSpec> AllSpecs() {
   std::vector<FormatSpec> specs;
   for (const FormatSpec& row : formats::AllFormats()) {
-    if (row.is_blocked()) AddChoices(row, specs);
+    if (row.has_exponent_scales()) AddChoices(row, specs);
     if (!row.is_blocked() && !row.is_integer()) specs.push_back(row);
   }
   for (const char* name :

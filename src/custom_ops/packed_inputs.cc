@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/mapped_memory.h"
+#include "formats/packed_tensor.h"
 #include "formats/parameters.h"
 
 namespace bitpress::custom_ops {
@@ -18,10 +19,7 @@ std::span<const uint8_t> BytesOf(const Ort::ConstValue& value) {
 
 }  // namespace
 
-size_t NumParts(const formats::FormatSpec& spec) {
-  const bool has_shifts = spec.sub_block_size > 0 && spec.sub_block_shift_bits > 0;
-  return has_shifts ? 3 : 2;
-}
+size_t NumParts(const formats::FormatSpec& spec) { return formats::HasShifts(spec) ? 3 : 2; }
 
 std::vector<ONNXTensorElementDataType> CodeTypes(const formats::FormatSpec& spec) {
   switch (spec.onnx_type) {
@@ -69,10 +67,10 @@ formats::FormatSpec WeightFormat(const NodeInfo& node, const formats::FormatSpec
 }
 
 PackedInputs::PackedInputs(const NodeInfo& node, const formats::FormatSpec& spec) {
-  for (size_t i = 0; i < NumParts(spec); ++i) parts.push_back(node.ConstantInput(1 + i));
-  view.codes = BytesOf(parts[0]);
-  view.scales = BytesOf(parts[1]);
-  if (parts.size() > 2) view.shifts = BytesOf(parts[2]);
+  for (const formats::PackedPart part : formats::PartsOf(spec)) {
+    parts.push_back(node.ConstantInput(1 + parts.size()));
+    view[part] = BytesOf(parts.back());
+  }
   const std::vector<int64_t> blocks = node.Ints("blocks");
   if (blocks.size() != 4 || std::ranges::any_of(blocks, [](int64_t n) { return n < 1; })) {
     Fail(ErrorCode::kInvalidModel, "attribute blocks must have four positive numbers");

@@ -23,7 +23,7 @@ bool IsElementwiseQuantizer(const Node& node) {
   const std::string_view name = std::string_view(node.op_type()).substr(kPrefix.size());
   const auto rows = formats::AllFormats();
   const auto row = std::ranges::find(rows, name, &formats::FormatSpec::name);
-  return row != rows.end() && row->family == formats::Family::kFloat && !row->is_blocked();
+  return row != rows.end() && row->is_float();
 }
 
 bool IsReorder(const Node& node, std::string_view op_type) {

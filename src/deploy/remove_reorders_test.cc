@@ -106,7 +106,7 @@ TEST(RemoveReorders, ADetourGoes) {
 
 TEST(RemoveReorders, EveryFormatByItsKind) {
   for (const formats::FormatSpec& format : formats::AllFormats()) {
-    const bool is_elementwise = format.family == formats::Family::kFloat && !format.is_blocked();
+    const bool is_elementwise = format.is_float();
     SCOPED_TRACE(format.name);
     Graph graph = Detour(format.name);
     graph.Finish("b");

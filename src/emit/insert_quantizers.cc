@@ -237,7 +237,7 @@ class Inserter {
     const bool overflows = plan_.operators == plan::OperatorSet::kCast &&
                            spec.element_type == formats::ElementType::kFloat16;
     if (!overflows) return scaled;
-    const auto most = static_cast<float>(plan::ScaledMaximum(spec));
+    const auto most = static_cast<float>(spec.scaled_maximum);
     const std::string min = model_.FreshName(row.value + "_scaled_min");
     const std::string max = model_.FreshName(row.value + "_scaled_max");
     SetScalar(min, -most);

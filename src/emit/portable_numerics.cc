@@ -28,7 +28,7 @@ constexpr double kLower = 0x1p-32;
 
 double PowerOfTwo(int exponent) { return std::ldexp(1.0, exponent); }
 
-bool IsFloat(const FormatSpec& spec) { return formats::IsFloatElement(spec.element_type); }
+bool IsFloat(const FormatSpec& spec) { return spec.has_float_elements(); }
 bool IsTwosComplement(const FormatSpec& spec) { return spec.zero_rule == ZeroRule::kPositive; }
 
 // Returns the number of bits of an element behind the leading one.
@@ -190,7 +190,7 @@ std::string BlockBody::WantedScale(const std::string& largest) {
     raise("GreaterOrEqual", 2 - PowerOfTwo(-range_.fraction_bits - 1));
   }
   // 4. Block floating point reads the float's exponent field, in which all subnormals have -127.
-  if (spec_.family == formats::Family::kBlockFloat) {
+  if (spec_.is_block_float()) {
     power = Add("Max", "stored_power", {power, Number(kRaise * 0x1p-127)});
   }
   // 5. Ceil: take the next power if the largest element value does not reach the value.
@@ -228,8 +228,8 @@ std::string BlockBody::QuantizeAt(const std::string& shared_scale) {
   const std::string rounded = RoundToElements(body_, spec_, range_.max_value, scaled);
   const std::string decoded = Add("Mul", "decoded", {rounded, scale});
   // The decoded value of an element may be too large for float32.
-  const bool fits = spec_.family == formats::Family::kBlockFloat ||
-                    (IsFloat(spec_) && spec_.scale_choice == ScaleChoice::kFloor);
+  const bool fits =
+      spec_.is_block_float() || (IsFloat(spec_) && spec_.scale_choice == ScaleChoice::kFloor);
   if (fits) return decoded;
   return Add("Clip", "decoded_finite",
              {decoded, body_.Scalar(-kLargestFloat), body_.Scalar(kLargestFloat)});

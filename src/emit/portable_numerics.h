@@ -21,8 +21,8 @@
 
 namespace bitpress::emit {
 
-// Quantizes and dequantizes each element of `x` alone. REQUIRES: spec is a row of the table with
-// Family::kFloat; the body's numbers have no dimensions.
+// Quantizes and dequantizes each element of `x` alone. REQUIRES: spec.is_float(); the body's
+// numbers have no dimensions.
 std::string QuantizeElements(FunctionBody& body, const formats::FormatSpec& spec,
                              const std::string& x);
 

@@ -65,7 +65,7 @@ WeightGrid::WeightGrid(const plan::TensorPlan& row, plan::OperatorSet operators,
     const formats::CodeRange codes = formats::SearchedCodes(row.IntegerSpec());
     least_ = static_cast<double>(codes.quant_min);
     largest_ = static_cast<double>(codes.quant_max);
-  } else if (formats::IsFloatElement(spec.element_type)) {
+  } else if (spec.has_float_elements()) {
     const formats::FloatLayout layout = formats::LayoutOf(spec.element_type);
     has_float_elements_ = true;
     mantissa_bits_ = layout.mantissa_bits;
@@ -74,7 +74,7 @@ WeightGrid::WeightGrid(const plan::TensorPlan& row, plan::OperatorSet operators,
     largest_ = layout.max_value;
   } else {
     largest_ = std::ldexp(1.0, spec.element_bits - 1) - 1;
-    least_ = spec.element_type == formats::ElementType::kSignMagnitude ? -largest_ : -largest_ - 1;
+    least_ = spec.is_block_float() ? -largest_ : -largest_ - 1;
   }
 }
 
@@ -94,13 +94,16 @@ void WeightGrid::FitScales(std::span<const float> values, ThreadPool& pool) {
     }
     num_scales_ = params_.size();
     UseParams();
+  } else if (row_.Spec().is_blocked()) {
+    if (row_.scaled) {
+      tensor_scale_ = row_.scaled->scale.value_or(weights::ScaleOf(row_.Spec(), values));
+    }
+    FitBlocks(values, pool);
   } else if (row_.scaled) {
     params_ = {{row_.scaled->scale.value_or(weights::ScaleOf(row_.Spec(), values)), 0}};
     params_index_.assign(values.size(), 0);
     num_scales_ = 1;
     UseParams();
-  } else if (row_.Spec().is_blocked()) {
-    FitBlocks(values, pool);
   }
 }
 
@@ -129,6 +132,7 @@ void WeightGrid::FitBlocks(std::span<const float> values, ThreadPool& pool) {
   const auto [outer, axis, inner] = job.view();
   const int64_t num_blocks = (axis + spec.block_size - 1) / spec.block_size;
   const int fraction_bits = has_float_elements_ ? 0 : spec.element_bits - 2;
+  const float tensor_scale = tensor_scale_.value_or(1);
   units_.resize(values.size());
   block_index_.resize(values.size());
   const auto columns = static_cast<size_t>(inner);
@@ -140,13 +144,13 @@ void WeightGrid::FitBlocks(std::span<const float> values, ThreadPool& pool) {
     std::vector<float> block(length);
     for (size_t column = 0; column < columns; ++column) {
       const size_t first = static_cast<size_t>(row * axis + begin) * columns + column;
-      for (size_t k = 0; k < length; ++k) block[k] = values[first + k * columns];
+      for (size_t k = 0; k < length; ++k) block[k] = values[first + k * columns] / tensor_scale;
       const formats::ref::BlockCodes codes = formats::ref::QuantizeBlock(spec, block);
       for (size_t k = 0; k < length; ++k) {
         const int shift =
             codes.shifts.empty() ? 0 : codes.shifts[k / static_cast<size_t>(spec.sub_block_size)];
         units_[first + k * columns] =
-            std::ldexp(1.0F, codes.shared_exponent - shift - fraction_bits);
+            static_cast<float>(std::ldexp(codes.scale * tensor_scale, -shift - fraction_bits));
         block_index_[first + k * columns] = static_cast<uint32_t>(task * columns + column);
       }
     }
@@ -190,7 +194,7 @@ std::span<const double> WeightGrid::ScaleFactors() const {
   static constexpr std::array<double, 3> kPowers{1, 0.5, 2};
   if (!pairs_.empty()) return std::span(kFree).first(1);
   const bool is_free = row_.integer ? row_.integer->scale_kind == formats::ScaleKind::kFloat
-                                    : row_.scaled.has_value();
+                                    : row_.scaled && block_index_.empty();
   if (is_free) return kFree;
   return kPowers;
 }
@@ -273,9 +277,10 @@ QuantizedWeight WeightGrid::Quantize(std::span<const float> values, ThreadPool& 
   } else {
     const weights::WeightJob job(
         Lend(values, dims_), row_, operators_, reader_,
-        params_.empty() ? std::nullopt : std::optional(params_.front().scale));
+        !params_.empty() ? std::optional(params_.front().scale) : tensor_scale_);
     take(job.Simulate(pool, statistics));
     result.params = params_;
+    if (tensor_scale_) result.params = {{*tensor_scale_, 0}};
   }
   return result;
 }

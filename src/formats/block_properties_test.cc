@@ -28,6 +28,10 @@ std::vector<float> FakeQuantize(const FormatSpec& spec, const std::vector<float>
   return y;
 }
 
+int ExponentOfScale(const FormatSpec& spec, std::span<const float> x) {
+  return std::ilogb(ref::ChooseScale(spec, x));
+}
+
 FormatSpec With(FormatSpec spec, ScaleChoice choice) {
   spec.scale_choice = choice;
   return spec;
@@ -60,8 +64,8 @@ TEST(Zeros, AnAllZeroBlockStaysZeroWithTheSignsOfItsRule) {
     for (const ScaleChoice choice : testing_cases::ScaleChoices()) {
       FormatSpec spec = With(row, choice);
       const std::vector<float> x(static_cast<size_t>(spec.block_size), -0.0f);
-      EXPECT_EQ(ref::ChooseSharedExponent(spec, x), RangeOf(spec).min_shared_exponent);
-      EXPECT_EQ(ref::SharedExponentCode(spec, ref::QuantizeBlock(spec, x)), 0u);
+      EXPECT_EQ(ExponentOfScale(spec, x), RangeOf(spec).min_shared_exponent);
+      EXPECT_EQ(ref::ScaleCode(spec, ref::QuantizeBlock(spec, x)), 0u);
       for (const auto& [rule, bits] :
            {std::pair(ZeroRule::kKeepSign, kFloatSignBit), std::pair(ZeroRule::kPositive, 0u),
             std::pair(ZeroRule::kQuarkNearest, kFloatSignBit)}) {
@@ -104,7 +108,7 @@ TEST(Specials, PassUnchangedAndCountAsAbsent) {
     EXPECT_EQ(y, (std::vector<float>{without[0], kInfinity, without[2], -kInfinity}));
     EXPECT_TRUE(IsNan(FakeQuantize(row, {0.3f, kNan})[1]));
     // E5M2 alone has codes of infinity, and FP8 alone codes of NaN. Other blocks are lost.
-    const bool has_nan = row.element_bits == 8 && IsFloatElement(row.element_type);
+    const bool has_nan = row.element_bits == 8 && row.has_float_elements();
     EXPECT_EQ(ref::QuantizeBlock(row, x).is_nan, row.element_type != ElementType::kFloat8E5M2);
     EXPECT_EQ(ref::QuantizeBlock(row, std::vector<float>{0.3f, kNan}).is_nan, !has_nan);
   }
@@ -117,7 +121,7 @@ TEST(Specials, OneOfThemMakesABlockOfMicroexponentsNan) {
       const std::vector<float> x = {1.0f, special, 0.5f, -2.0f};
       for (const float y : FakeQuantize(spec, x)) EXPECT_TRUE(IsNan(y)) << name;
       const ref::BlockCodes codes = ref::QuantizeBlock(spec, x);
-      EXPECT_EQ(ref::SharedExponentCode(spec, codes), 0xFFu);
+      EXPECT_EQ(ref::ScaleCode(spec, codes), 0xFFu);
     }
   }
 }
@@ -141,17 +145,17 @@ TEST(ExponentLimits, HoldAtBothEndsAndValuesSaturate) {
   for (const FormatSpec& spec : testing_cases::TestedFormats()) {
     SCOPED_TRACE(spec.name);
     const BlockRange range = RangeOf(spec);
-    const int bias = (1 << (spec.exponent_bits - 1)) - 1;
+    const int bias = (1 << (spec.scale_bits - 1)) - 1;
     EXPECT_EQ(range.min_shared_exponent, -bias);
     EXPECT_EQ(range.max_shared_exponent, bias);
     for (const ScaleChoice choice : testing_cases::ScaleChoices()) {
       const FormatSpec chosen = With(spec, choice);
       for (const float x : {0x1p-149f, 0x1p-100f, 1.0f, 0x1p100f, kLargestFloat}) {
         const ref::BlockCodes codes = ref::QuantizeBlock(chosen, std::vector<float>{x});
-        EXPECT_GE(codes.shared_exponent, -bias);
-        EXPECT_LE(codes.shared_exponent, bias);
-        EXPECT_EQ(ref::SharedExponentCode(chosen, codes),
-                  static_cast<uint32_t>(codes.shared_exponent + bias));
+        EXPECT_GE(codes.scale, std::ldexp(1.0, -bias));
+        EXPECT_LE(codes.scale, std::ldexp(1.0, bias));
+        EXPECT_EQ(ref::ScaleCode(chosen, codes),
+                  static_cast<uint32_t>(std::ilogb(codes.scale) + bias));
         const float y = FakeQuantize(chosen, {-x})[0];
         EXPECT_TRUE(IsFinite(y));
         EXPECT_LE(y, 0.0f);
@@ -186,16 +190,15 @@ TEST(Ceil, NeverSaturatesBelowTheExponentLimit) {
   ForEachBlock(ScaleChoice::kCeil, 5, [](const FormatSpec& spec, const std::vector<float>& x) {
     const ref::BlockCodes codes = ref::QuantizeBlock(spec, x);
     const BlockRange range = RangeOf(spec);
-    if (codes.shared_exponent == range.max_shared_exponent) return;
+    if (std::ilogb(codes.scale) == range.max_shared_exponent) return;
     const size_t sub = static_cast<size_t>(std::max(1, spec.sub_block_size));
     for (size_t i = 0; i < x.size(); ++i) {
       const int shift = codes.shifts.empty() ? 0 : codes.shifts[i / sub];
-      ASSERT_LE(std::fabs(ToDouble(x[i])),
-                std::ldexp(range.max_value, codes.shared_exponent - shift));
+      ASSERT_LE(std::fabs(ToDouble(x[i])), std::ldexp(range.max_value * codes.scale, -shift));
     }
     // It is the smallest such exponent, if the limit does not keep it up.
-    if (codes.shared_exponent > range.min_shared_exponent) {
-      ASSERT_GT(Largest(x), std::ldexp(range.max_value, codes.shared_exponent - 1));
+    if (std::ilogb(codes.scale) > range.min_shared_exponent) {
+      ASSERT_GT(Largest(x), range.max_value * codes.scale / 2);
     }
   });
 }
@@ -203,7 +206,7 @@ TEST(Ceil, NeverSaturatesBelowTheExponentLimit) {
 TEST(Floor, FollowsTheTextOfOcpMx) {
   ForEachBlock(ScaleChoice::kFloor, 5, [](const FormatSpec& spec, const std::vector<float>& x) {
     const BlockRange range = RangeOf(spec);
-    const int exponent = ref::ChooseSharedExponent(spec, x);
+    const int exponent = ExponentOfScale(spec, x);
     if (exponent == range.min_shared_exponent || exponent == range.max_shared_exponent) return;
     ASSERT_LE(std::ldexp(1.0, exponent + range.max_exponent), Largest(x));
     ASSERT_GT(std::ldexp(1.0, exponent + range.max_exponent + 1), Largest(x));
@@ -222,8 +225,8 @@ TEST(Even, GoesUpWhereAmaxRoundsToTheNextPowerOfTwo) {
     const FormatSpec spec = With(FindFormat(c.name), ScaleChoice::kEven);
     const int emax = RangeOf(spec).max_exponent;
     const float below = std::nextafter(c.last_down, 0.0f);
-    EXPECT_EQ(ref::ChooseSharedExponent(spec, std::vector<float>{below}), -emax) << c.name;
-    EXPECT_EQ(ref::ChooseSharedExponent(spec, std::vector<float>{c.last_down}), 1 - emax) << c.name;
+    EXPECT_EQ(ExponentOfScale(spec, std::vector<float>{below}), -emax) << c.name;
+    EXPECT_EQ(ExponentOfScale(spec, std::vector<float>{c.last_down}), 1 - emax) << c.name;
     EXPECT_EQ(FakeQuantize(spec, {c.last_down})[0], 2.0f) << c.name;
   }
 }
@@ -256,7 +259,7 @@ TEST(Mse, IsNoWorseThanFloorAndCeil) {
 TEST(Idempotence, FakeQuantizeOfItsOwnResultIsUnchanged) {
   ForEachBlock(ScaleChoice::kFloor, 3, [](const FormatSpec& spec, const std::vector<float>& x) {
     const std::vector<float> once = FakeQuantize(spec, x);
-    const int exponent = ref::ChooseSharedExponent(spec, x);
+    const int exponent = ExponentOfScale(spec, x);
     for (const float value : once) {
       if (spec.flush_subnormals && IsSubnormal(value)) return;
       if (spec.element_type == ElementType::kInt8 &&

@@ -9,9 +9,9 @@ namespace bitpress::formats {
 
 std::optional<BlockUnits> BlockUnitsOf(const FormatSpec& spec) {
   constexpr int kMostElementBits = 8;
-  if (!spec.is_blocked() || spec.element_bits > kMostElementBits) return std::nullopt;
+  if (!spec.has_exponent_scales() || spec.element_bits > kMostElementBits) return std::nullopt;
   BlockUnits units;
-  if (IsFloatElement(spec.element_type)) {
+  if (spec.has_float_elements()) {
     const FloatLayout layout = LayoutOf(spec.element_type);
     // In units of the least value above zero.
     const double largest = std::ldexp(layout.max_value, layout.bias - 1 + layout.mantissa_bits);
@@ -26,7 +26,7 @@ std::optional<BlockUnits> BlockUnitsOf(const FormatSpec& spec) {
     return units;
   }
   const int magnitude = (1 << (spec.element_bits - 1)) - 1;
-  units.is_twos_complement = spec.element_type != ElementType::kSignMagnitude;
+  units.is_twos_complement = !spec.is_block_float();
   // A sub-block that keeps the block's exponent holds multiples of the finest step.
   const int64_t most_shift = spec.sub_block_size > 0 ? (1 << spec.sub_block_shift_bits) - 1 : 0;
   if (most_shift > kMostElementBits || magnitude << most_shift > kLargestWholeElement) {

@@ -30,7 +30,8 @@ struct BlockUnits {
 
 inline constexpr int kLargestWholeElement = 255;
 
-// Returns the rule of a format. Nothing if it has no blocks, or elements of more bits.
+// Returns the rule of a format. Nothing if it has no blocks, scales that are no
+// powers of two, or elements of more bits.
 std::optional<BlockUnits> BlockUnitsOf(const FormatSpec& spec);
 
 // The biased exponents of units, as bytes: 2^(unit - kUnitBias). The top one means that the block

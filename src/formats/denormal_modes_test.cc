@@ -60,7 +60,7 @@ std::vector<uint32_t> Results(const FormatSpec& spec,
     const ref::BlockCodes codes = ref::QuantizeBlock(spec, x);
     std::vector<float> y(x.size());
     ref::DequantizeBlock(spec, codes, y);
-    results.push_back(ref::SharedExponentCode(spec, codes));
+    results.push_back(ref::ScaleCode(spec, codes));
     for (size_t i = 0; i < x.size(); ++i) {
       results.push_back(codes.codes[i]);
       results.push_back(FloatBits(y[i]));

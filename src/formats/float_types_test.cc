@@ -26,7 +26,7 @@ class FloatTypes : public testing::TestWithParam<ElementType> {
 };
 
 std::string TypeName(const testing::TestParamInfo<ElementType>& info) {
-  return std::string(ElementTypeName(info.param));
+  return std::string(TraitsOf(info.param).name);
 }
 
 INSTANTIATE_TEST_SUITE_P(All, FloatTypes,
@@ -44,7 +44,7 @@ class EncodeChecker {
     const uint32_t expected = oracle::EncodeFinite(x, type_);
     const uint32_t actual = ref::EncodeFloat(x, type_);
     if (actual == expected || ++failed_ > 5) return;
-    ADD_FAILURE() << ElementTypeName(type_) << " " << x << " (" << std::hexfloat << x << "): code "
+    ADD_FAILURE() << TraitsOf(type_).name << " " << x << " (" << std::hexfloat << x << "): code "
                   << std::hex << actual << ", the nearest is " << expected;
   }
   ~EncodeChecker() { EXPECT_EQ(failed_, 0) << "of " << checked_ << " inputs"; }
@@ -213,7 +213,7 @@ TEST(FloatLayouts, MatchTheTablesOfTheSpecifications) {
       {ElementType::kFloat4E2M1, 6, 1, 0.5, 2, false, false},
   };
   for (const Facts& fact : facts) {
-    SCOPED_TRACE(ElementTypeName(fact.type));
+    SCOPED_TRACE(TraitsOf(fact.type).name);
     const FloatLayout layout = LayoutOf(fact.type);
     EXPECT_EQ(layout.max_value, fact.max_value);
     EXPECT_EQ(layout.max_exponent, fact.max_exponent);
@@ -222,10 +222,10 @@ TEST(FloatLayouts, MatchTheTablesOfTheSpecifications) {
     EXPECT_EQ(std::ldexp(1.0, 1 - layout.bias), fact.min_normal);
     EXPECT_EQ(ref::DecodeFloat(1, fact.type), fact.min_subnormal);
     EXPECT_EQ(ref::DecodeFloat(1u << layout.mantissa_bits, fact.type), fact.min_normal);
-    EXPECT_TRUE(IsFloatElement(fact.type));
+    EXPECT_EQ(TraitsOf(fact.type).kind, ElementKind::kFloat);
   }
-  EXPECT_FALSE(IsFloatElement(ElementType::kInt8));
-  EXPECT_FALSE(IsFloatElement(ElementType::kSignMagnitude));
+  EXPECT_EQ(TraitsOf(ElementType::kInt8).kind, ElementKind::kTwosComplement);
+  EXPECT_EQ(TraitsOf(ElementType::kSignMagnitude).kind, ElementKind::kSignMagnitude);
 }
 
 TEST(Golden, MlDtypesDecodesTheSameValues) {
@@ -233,7 +233,7 @@ TEST(Golden, MlDtypesDecodesTheSameValues) {
     for (uint32_t code = 0; code < golden_type.values.size(); ++code) {
       const float actual = RoundToFloat(ref::DecodeFloat(code, golden_type.type));
       const uint32_t bits = IsNan(actual) ? 0x7FC00000u : FloatBits(actual);
-      EXPECT_EQ(bits, golden_type.values[code]) << ElementTypeName(golden_type.type) << code;
+      EXPECT_EQ(bits, golden_type.values[code]) << TraitsOf(golden_type.type).name << code;
     }
   }
 }
@@ -243,7 +243,7 @@ TEST(Golden, MlDtypesEncodesToTheSameCodes) {
     ASSERT_FALSE(golden_type.encoded.empty());
     for (const golden::EncodeCase& c : golden_type.encoded) {
       EXPECT_EQ(ref::EncodeFloat(ToDouble(FloatFromBits(c.input)), golden_type.type), c.code)
-          << ElementTypeName(golden_type.type) << " " << FloatFromBits(c.input);
+          << TraitsOf(golden_type.type).name << " " << FloatFromBits(c.input);
     }
   }
 }

@@ -16,15 +16,8 @@
 
 namespace bitpress::formats {
 
-enum class Family {
-  kInteger,       // code = saturate(round(x / scale) + zero_point), scales chosen by calibration
-  kFloat,         // each element is encoded alone: fp16, bf16, fp8_*
-  kMicroscaling,  // OCP MX 1.0: a block of elements shares one power-of-two scale (E8M0)
-  kBlockFloat,    // a block of sign-magnitude integers shares one exponent; sub-blocks may lower it
-                  // (MX4/6/9)
-};
-
-// The type of one stored code. Names are ONNX's where ONNX has one.
+// The type of one stored code, of an element or of a block's scale. Names are ONNX's where ONNX has
+// one.
 enum class ElementType {
   kInt2,
   kUInt2,
@@ -44,7 +37,11 @@ enum class ElementType {
   kFloat6E3M2,
   kFloat4E2M1,
   kSignMagnitude,  // sign bit above element_bits - 1 magnitude bits; ONNX has no such type
+  kPowerOfTwo,     // biased exponent of scale_bits, the top one is NaN; E8M0 if it has 8 bits
 };
+
+// The numbers that the codes of a type stand for.
+enum class ElementKind { kUnsigned, kTwosComplement, kSignMagnitude, kFloat, kPowerOfTwo };
 
 // The rounding of ties. Half to even is the default everywhere. Quark numbers the modes 0 (half
 // away from zero), 1 (half up), 2 (half to even).
@@ -90,14 +87,30 @@ struct FloatLayout {
   bool has_nan = false;
 };
 
-// A number format: one row of the table, or one with parameters or attributes of a user.
+// What is known of an element type: one row a type.
+struct ElementTraits {
+  std::string_view name;  // in ONNX's spelling: "FLOAT8E4M3FN", "INT4", "FLOAT6E2M3"
+  ElementKind kind = ElementKind::kUnsigned;
+  int bits = 0;  // of a code; 0: the format says it
+  FloatLayout layout = {};
+};
+const ElementTraits& TraitsOf(ElementType type);
+
+// A number format: one row of the table, or one with parameters or attributes of a user. Formats
+// are of four kinds:
+//   integers          int8: code = saturate(round(x / scale) + zero_point), with scales chosen by
+//                     calibration
+//   floats            fp16, bf16, fp8_*: each element is encoded alone
+//   Microscaling      OCP MX 1.0: a block of elements shares one scale
+//   block floats      a block of sign-magnitude integers shares one exponent, which sub-blocks may
+//                     lower (MX4/6/9)
 struct FormatSpec {
   std::string name;
-  Family family = Family::kFloat;
   ElementType element_type = ElementType::kFloat16;
-  int element_bits = 16;   // bits of one code
-  int block_size = 0;      // elements that share a scale along the axis; 0: not blocked
-  int exponent_bits = 0;   // bits of the shared exponent (8: E8M0); 0: not blocked
+  int element_bits = 16;  // bits of one code
+  int block_size = 0;     // elements that share a scale along the axis; 0: not blocked
+  ElementType scale_type = ElementType::kPowerOfTwo;  // of the scales of blocks
+  int scale_bits = 0;      // bits of a stored scale (8: E8M0); 0: not blocked
   int sub_block_size = 0;  // elements that share a micro-exponent; 0: none
   // Bits of the micro-exponent: a sub-block lowers the exponent by at most 2^bits - 1.
   int sub_block_shift_bits = 0;
@@ -106,13 +119,28 @@ struct FormatSpec {
   ZeroRule zero_rule = ZeroRule::kKeepSign;
   SpecialRule special_rule = SpecialRule::kPass;
   bool flush_subnormals = false;  // float32 subnormals become zero (MX4/6/9)
-  // The shared exponent stays storable in exponent_bits. Quark's MX operator does not limit it.
+  // The shared exponent stays storable in scale_bits. Quark's MX operator does not limit it.
   bool limit_shared_exponent = true;
   DataType onnx_type = DataType::kUndefined;  // the ONNX type of the codes, if there is one
   std::string quark_name;  // element_dtype / preset word in Quark's API, "" if it has none
+  // The magnitude that the largest value of a tensor with a scale of its own gets, which is divided
+  // by that scale before it is quantized. 0: its tensors have no such scale.
+  double scaled_maximum = 0;
 
+  ElementKind kind() const { return TraitsOf(element_type).kind; }
+  bool has_float_elements() const { return kind() == ElementKind::kFloat; }
   bool is_blocked() const { return block_size > 0; }
-  bool is_integer() const { return family == Family::kInteger; }
+  bool is_integer() const {
+    return !is_blocked() &&
+           (kind() == ElementKind::kUnsigned || kind() == ElementKind::kTwosComplement);
+  }
+  bool is_float() const { return !is_blocked() && has_float_elements(); }
+  bool is_block_float() const { return kind() == ElementKind::kSignMagnitude; }
+  // Returns whether the scales of its blocks only move exponents, so that elements times scales are
+  // exact and sums of products can be taken in integers.
+  bool has_exponent_scales() const {
+    return is_blocked() && scale_type == ElementType::kPowerOfTwo;
+  }
   // Returns the stored bits for each element of a full block: codes, shared exponent and
   // micro-exponents.
   double BitsPerElement() const;
@@ -131,6 +159,9 @@ std::span<const FormatSpec> AllFormats();
 // does. Throws Error(kInvalidArgument) with the nearest name.
 FormatSpec FindFormat(std::string_view name);
 
+// Returns the names of the formats with a scaled_maximum, for messages: "fp16, bf16, fp8_e4m3 ...".
+std::string ScaledFormats();
+
 // Throws Error(kInvalidArgument) naming the field that is out of its range. `FindFormat` gives
 // valid specs. Operators check the specs that they build from attributes.
 void Validate(const FormatSpec& spec);
@@ -138,9 +169,6 @@ void Validate(const FormatSpec& spec);
 // Returns the bits of a floating-point element type. Throws Error(kInvalidArgument) for other
 // types.
 FloatLayout LayoutOf(ElementType type);
-bool IsFloatElement(ElementType type);
-// Returns the name in ONNX's spelling: "FLOAT8E4M3FN", "INT4", "FLOAT6E2M3".
-std::string_view ElementTypeName(ElementType type);
 
 // The smallest and largest code of an integer element type.
 struct CodeRange {
@@ -150,13 +178,13 @@ struct CodeRange {
 // Returns the codes of an integer element type. Throws Error(kInvalidArgument) for other types.
 CodeRange IntegerRange(ElementType type);
 
-// The values that a blocked format can hold at one shared exponent e, and the exponents it can
-// store.
+// The values that a blocked format can hold at a scale of 1 = 2^0, and the shared exponents e it
+// can store.
 struct BlockRange {
   double max_value = 0;   // largest magnitude of an element at e = 0
   int max_exponent = 0;   // floor(log2 max_value): emax of OCP MX
   int fraction_bits = 0;  // bits after the leading one of the largest value
-  // The smallest and largest e that exponent_bits store. The top code means NaN.
+  // Powers of two: the smallest and largest e that scale_bits store. The top code means NaN.
   int min_shared_exponent = 0;
   int max_shared_exponent = 0;
 };

@@ -14,13 +14,37 @@
 namespace bitpress::formats {
 namespace {
 
-FormatSpec Integer(const char* name, ElementType type, int bits, DataType onnx_type,
-                   const char* quark) {
+// A row for each ElementType, in its order. The layouts are those of IEEE 754-2019 (binary16),
+// bfloat16, and OCP MX 1.0 sections 5.3.1 to 5.3.4.
+constexpr std::array<ElementTraits, 19> kElements = {{
+    {"INT2", ElementKind::kTwosComplement, 2},
+    {"UINT2", ElementKind::kUnsigned, 2},
+    {"INT4", ElementKind::kTwosComplement, 4},
+    {"UINT4", ElementKind::kUnsigned, 4},
+    {"INT8", ElementKind::kTwosComplement, 8},
+    {"UINT8", ElementKind::kUnsigned, 8},
+    {"INT16", ElementKind::kTwosComplement, 16},
+    {"UINT16", ElementKind::kUnsigned, 16},
+    {"INT32", ElementKind::kTwosComplement, 32},
+    {"UINT32", ElementKind::kUnsigned, 32},
+    {"FLOAT16", ElementKind::kFloat, 16, {5, 10, 15, 15, 65504.0, true, true}},
+    {"BFLOAT16", ElementKind::kFloat, 16, {8, 7, 127, 127, 255.0 * 0x1p120, true, true}},
+    {"FLOAT8E4M3FN", ElementKind::kFloat, 8, {4, 3, 7, 8, 448.0, false, true}},
+    {"FLOAT8E5M2", ElementKind::kFloat, 8, {5, 2, 15, 15, 57344.0, true, true}},
+    {"FLOAT6E2M3", ElementKind::kFloat, 6, {2, 3, 1, 2, 7.5, false, false}},
+    {"FLOAT6E3M2", ElementKind::kFloat, 6, {3, 2, 3, 4, 28.0, false, false}},
+    {"FLOAT4E2M1", ElementKind::kFloat, 4, {2, 1, 1, 2, 6.0, false, false}},
+    {"SIGN_MAGNITUDE", ElementKind::kSignMagnitude, 0},
+    {"FLOAT8E8M0", ElementKind::kPowerOfTwo, 0},
+}};
+static_assert(kElements[static_cast<size_t>(ElementType::kPowerOfTwo)].kind ==
+              ElementKind::kPowerOfTwo);
+
+FormatSpec Integer(const char* name, ElementType type, DataType onnx_type, const char* quark) {
   FormatSpec spec;
   spec.name = name;
-  spec.family = Family::kInteger;
   spec.element_type = type;
-  spec.element_bits = bits;
+  spec.element_bits = TraitsOf(type).bits;
   spec.zero_rule = ZeroRule::kPositive;
   spec.special_rule = SpecialRule::kSaturate;
   spec.onnx_type = onnx_type;
@@ -28,44 +52,41 @@ FormatSpec Integer(const char* name, ElementType type, int bits, DataType onnx_t
   return spec;
 }
 
-FormatSpec Float(const char* name, ElementType type, int bits, DataType onnx_type,
-                 const char* quark) {
+FormatSpec Float(const char* name, ElementType type, DataType onnx_type, const char* quark) {
   FormatSpec spec;
   spec.name = name;
-  spec.family = Family::kFloat;
   spec.element_type = type;
-  spec.element_bits = bits;
-  spec.special_rule = bits == 8 ? SpecialRule::kSaturate : SpecialRule::kPass;
+  spec.element_bits = TraitsOf(type).bits;
+  spec.special_rule = spec.element_bits == 8 ? SpecialRule::kSaturate : SpecialRule::kPass;
   spec.onnx_type = onnx_type;
   spec.quark_name = quark;
+  // The exponents of bf16 reach far enough anyway (AMD Quark's choice).
+  spec.scaled_maximum = type == ElementType::kBFloat16 ? 2 : LayoutOf(type).max_value;
   return spec;
 }
 
 // OCP Microscaling Formats (MX) 1.0, table 1: blocks of 32, E8M0 scale.
-FormatSpec Microscaling(const char* name, ElementType type, int bits, DataType onnx_type,
-                        const char* quark) {
+FormatSpec Microscaling(const char* name, ElementType type, DataType onnx_type, const char* quark) {
   FormatSpec spec;
   spec.name = name;
-  spec.family = Family::kMicroscaling;
   spec.element_type = type;
-  spec.element_bits = bits;
+  spec.element_bits = TraitsOf(type).bits;
   spec.block_size = 32;
-  spec.exponent_bits = 8;
+  spec.scale_bits = 8;
   spec.zero_rule = type == ElementType::kInt8 ? ZeroRule::kPositive : ZeroRule::kKeepSign;
   spec.onnx_type = onnx_type;
   spec.quark_name = quark;
   return spec;
 }
 
-FormatSpec BlockFloat(std::string name, int element_bits, int block_size, int exponent_bits,
+FormatSpec BlockFloat(std::string name, int element_bits, int block_size, int scale_bits,
                       const char* quark) {
   FormatSpec spec;
   spec.name = std::move(name);
-  spec.family = Family::kBlockFloat;
   spec.element_type = ElementType::kSignMagnitude;
   spec.element_bits = element_bits;
   spec.block_size = block_size;
-  spec.exponent_bits = exponent_bits;
+  spec.scale_bits = scale_bits;
   spec.quark_name = quark;
   return spec;
 }
@@ -85,30 +106,30 @@ const std::vector<FormatSpec>& Table() {
   using E = ElementType;
   using D = DataType;
   static const std::vector<FormatSpec> table = {
-      Integer("int2", E::kInt2, 2, D::kInt2, ""),
-      Integer("uint2", E::kUInt2, 2, D::kUInt2, ""),
-      Integer("int4", E::kInt4, 4, D::kInt4, "QInt4"),
-      Integer("uint4", E::kUInt4, 4, D::kUInt4, "QUInt4"),
-      Integer("int8", E::kInt8, 8, D::kInt8, "QInt8"),
-      Integer("uint8", E::kUInt8, 8, D::kUInt8, "QUInt8"),
-      Integer("int16", E::kInt16, 16, D::kInt16, "QInt16"),
-      Integer("uint16", E::kUInt16, 16, D::kUInt16, "QUInt16"),
-      Integer("int32", E::kInt32, 32, D::kInt32, "QInt32"),
-      Integer("uint32", E::kUInt32, 32, D::kUInt32, "QUInt32"),
-      Float("fp16", E::kFloat16, 16, D::kFloat16, "QFloat16"),
-      Float("bf16", E::kBFloat16, 16, D::kBFloat16, "QBFloat16"),
-      Float("fp8_e4m3", E::kFloat8E4M3, 8, D::kFloat8E4M3FN, ""),
-      Float("fp8_e5m2", E::kFloat8E5M2, 8, D::kFloat8E5M2, ""),
+      Integer("int2", E::kInt2, D::kInt2, ""),
+      Integer("uint2", E::kUInt2, D::kUInt2, ""),
+      Integer("int4", E::kInt4, D::kInt4, "QInt4"),
+      Integer("uint4", E::kUInt4, D::kUInt4, "QUInt4"),
+      Integer("int8", E::kInt8, D::kInt8, "QInt8"),
+      Integer("uint8", E::kUInt8, D::kUInt8, "QUInt8"),
+      Integer("int16", E::kInt16, D::kInt16, "QInt16"),
+      Integer("uint16", E::kUInt16, D::kUInt16, "QUInt16"),
+      Integer("int32", E::kInt32, D::kInt32, "QInt32"),
+      Integer("uint32", E::kUInt32, D::kUInt32, "QUInt32"),
+      Float("fp16", E::kFloat16, D::kFloat16, "QFloat16"),
+      Float("bf16", E::kBFloat16, D::kBFloat16, "QBFloat16"),
+      Float("fp8_e4m3", E::kFloat8E4M3, D::kFloat8E4M3FN, ""),
+      Float("fp8_e5m2", E::kFloat8E5M2, D::kFloat8E5M2, ""),
       BlockFloat("bfp16", 8, 8, 8, "QBFP"),
       SharedMicroexponent("mx4", 2, "QBFP"),
       SharedMicroexponent("mx6", 4, "QBFP"),
       SharedMicroexponent("mx9", 7, "QBFP"),
-      Microscaling("mxfp8_e5m2", E::kFloat8E5M2, 8, D::kFloat8E5M2, "fp8_e5m2"),
-      Microscaling("mxfp8_e4m3", E::kFloat8E4M3, 8, D::kFloat8E4M3FN, "fp8_e4m3"),
-      Microscaling("mxfp6_e3m2", E::kFloat6E3M2, 6, D::kUndefined, "fp6_e3m2"),
-      Microscaling("mxfp6_e2m3", E::kFloat6E2M3, 6, D::kUndefined, "fp6_e2m3"),
-      Microscaling("mxfp4_e2m1", E::kFloat4E2M1, 4, D::kFloat4E2M1, "fp4_e2m1"),
-      Microscaling("mxint8", E::kInt8, 8, D::kInt8, "int8"),
+      Microscaling("mxfp8_e5m2", E::kFloat8E5M2, D::kFloat8E5M2, "fp8_e5m2"),
+      Microscaling("mxfp8_e4m3", E::kFloat8E4M3, D::kFloat8E4M3FN, "fp8_e4m3"),
+      Microscaling("mxfp6_e3m2", E::kFloat6E3M2, D::kUndefined, "fp6_e3m2"),
+      Microscaling("mxfp6_e2m3", E::kFloat6E2M3, D::kUndefined, "fp6_e2m3"),
+      Microscaling("mxfp4_e2m1", E::kFloat4E2M1, D::kFloat4E2M1, "fp4_e2m1"),
+      Microscaling("mxint8", E::kInt8, D::kInt8, "int8"),
   };
   return table;
 }
@@ -130,7 +151,7 @@ constexpr std::array<std::pair<std::string_view, RoundingMode>, 3> kRoundingMode
 
 double FormatSpec::BitsPerElement() const {
   double bits = element_bits;
-  if (is_blocked()) bits += static_cast<double>(exponent_bits) / block_size;
+  if (is_blocked()) bits += static_cast<double>(scale_bits) / block_size;
   if (sub_block_size > 0) bits += static_cast<double>(sub_block_shift_bits) / sub_block_size;
   return bits;
 }
@@ -154,118 +175,41 @@ FormatSpec FindFormat(std::string_view name) {
        DidYouMean(wanted, names), Join(names, " "));
 }
 
-bool IsFloatElement(ElementType type) {
-  switch (type) {
-    case ElementType::kFloat16:
-    case ElementType::kBFloat16:
-    case ElementType::kFloat8E4M3:
-    case ElementType::kFloat8E5M2:
-    case ElementType::kFloat6E2M3:
-    case ElementType::kFloat6E3M2:
-    case ElementType::kFloat4E2M1:
-      return true;
-    default:
-      return false;
+std::string ScaledFormats() {
+  std::vector<std::string> names;
+  for (const FormatSpec& spec : Table()) {
+    if (spec.scaled_maximum > 0) names.push_back(spec.name);
   }
+  return Join(names, ", ");
 }
+
+const ElementTraits& TraitsOf(ElementType type) { return kElements[static_cast<size_t>(type)]; }
 
 FloatLayout LayoutOf(ElementType type) {
-  // IEEE 754-2019 (binary16), bfloat16, and OCP MX 1.0 sections 5.3.1 to 5.3.4.
-  switch (type) {
-    case ElementType::kFloat16:
-      return {5, 10, 15, 15, 65504.0, true, true};
-    case ElementType::kBFloat16:
-      return {8, 7, 127, 127, std::ldexp(255.0, 120), true, true};
-    case ElementType::kFloat8E4M3:
-      return {4, 3, 7, 8, 448.0, false, true};
-    case ElementType::kFloat8E5M2:
-      return {5, 2, 15, 15, 57344.0, true, true};
-    case ElementType::kFloat6E2M3:
-      return {2, 3, 1, 2, 7.5, false, false};
-    case ElementType::kFloat6E3M2:
-      return {3, 2, 3, 4, 28.0, false, false};
-    case ElementType::kFloat4E2M1:
-      return {2, 1, 1, 2, 6.0, false, false};
-    default:
-      Fail(ErrorCode::kInvalidArgument, "{} is not a floating-point element type",
-           ElementTypeName(type));
+  const ElementTraits& traits = TraitsOf(type);
+  if (traits.kind != ElementKind::kFloat) {
+    Fail(ErrorCode::kInvalidArgument, "{} is not a floating-point element type", traits.name);
   }
-}
-
-std::string_view ElementTypeName(ElementType type) {
-  switch (type) {
-    case ElementType::kInt2:
-      return "INT2";
-    case ElementType::kUInt2:
-      return "UINT2";
-    case ElementType::kInt4:
-      return "INT4";
-    case ElementType::kUInt4:
-      return "UINT4";
-    case ElementType::kInt8:
-      return "INT8";
-    case ElementType::kUInt8:
-      return "UINT8";
-    case ElementType::kInt16:
-      return "INT16";
-    case ElementType::kUInt16:
-      return "UINT16";
-    case ElementType::kInt32:
-      return "INT32";
-    case ElementType::kUInt32:
-      return "UINT32";
-    case ElementType::kFloat16:
-      return "FLOAT16";
-    case ElementType::kBFloat16:
-      return "BFLOAT16";
-    case ElementType::kFloat8E4M3:
-      return "FLOAT8E4M3FN";
-    case ElementType::kFloat8E5M2:
-      return "FLOAT8E5M2";
-    case ElementType::kFloat6E2M3:
-      return "FLOAT6E2M3";
-    case ElementType::kFloat6E3M2:
-      return "FLOAT6E3M2";
-    case ElementType::kFloat4E2M1:
-      return "FLOAT4E2M1";
-    case ElementType::kSignMagnitude:
-      return "SIGN_MAGNITUDE";
-  }
-  return "UNKNOWN";
+  return traits.layout;
 }
 
 CodeRange IntegerRange(ElementType type) {
-  switch (type) {
-    case ElementType::kInt2:
-      return {-2, 1};
-    case ElementType::kUInt2:
-      return {0, 3};
-    case ElementType::kInt4:
-      return {-8, 7};
-    case ElementType::kUInt4:
-      return {0, 15};
-    case ElementType::kInt8:
-      return {-128, 127};
-    case ElementType::kUInt8:
-      return {0, 255};
-    case ElementType::kInt16:
-      return {-32768, 32767};
-    case ElementType::kUInt16:
-      return {0, 65535};
-    case ElementType::kInt32:
-      return {-2147483648LL, 2147483647LL};
-    case ElementType::kUInt32:
-      return {0, 4294967295LL};
+  const ElementTraits& traits = TraitsOf(type);
+  switch (traits.kind) {
+    case ElementKind::kUnsigned:
+      return {0, (int64_t{1} << traits.bits) - 1};
+    case ElementKind::kTwosComplement:
+      return {-(int64_t{1} << (traits.bits - 1)), (int64_t{1} << (traits.bits - 1)) - 1};
     default:
-      Fail(ErrorCode::kInvalidArgument, "{} is not an integer element type", ElementTypeName(type));
+      Fail(ErrorCode::kInvalidArgument, "{} is not an integer element type", traits.name);
   }
 }
 
 BlockRange RangeOf(const FormatSpec& spec) {
   BITPRESS_DCHECK(spec.is_blocked());
   BlockRange range;
-  if (IsFloatElement(spec.element_type)) {
-    const FloatLayout layout = LayoutOf(spec.element_type);
+  if (spec.has_float_elements()) {
+    const FloatLayout& layout = TraitsOf(spec.element_type).layout;
     range.max_value = layout.max_value;
     range.max_exponent = layout.max_exponent;
     range.fraction_bits = layout.mantissa_bits;
@@ -278,9 +222,9 @@ BlockRange RangeOf(const FormatSpec& spec) {
     range.max_value = std::ldexp(range.max_value, -range.fraction_bits);
     range.max_exponent = 0;
   }
-  const int bias = (1 << (spec.exponent_bits - 1)) - 1;
+  const int bias = (1 << (spec.scale_bits - 1)) - 1;
   range.min_shared_exponent = -bias;
-  range.max_shared_exponent = (1 << spec.exponent_bits) - 2 - bias;
+  range.max_shared_exponent = (1 << spec.scale_bits) - 2 - bias;
   return range;
 }
 

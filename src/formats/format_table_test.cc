@@ -93,21 +93,30 @@ TEST(Table, RulesOfTheFormats) {
   for (const FormatSpec& spec : AllFormats()) {
     SCOPED_TRACE(spec.name);
     const bool is_shared_microexponent = spec.sub_block_size > 0;
-    const bool is_twos_complement =
-        !IsFloatElement(spec.element_type) && spec.element_type != ElementType::kSignMagnitude;
+    const bool is_twos_complement = !spec.has_float_elements() && !spec.is_block_float();
     EXPECT_EQ(spec.rounding, RoundingMode::kHalfToEven);
-    EXPECT_EQ(spec.scale_choice, ScaleChoice::kFloor);
+    EXPECT_EQ(spec.scale_choice, spec.name == "nvfp4" ? ScaleChoice::kEven : ScaleChoice::kFloor);
     EXPECT_TRUE(spec.limit_shared_exponent);
     EXPECT_EQ(spec.zero_rule, is_twos_complement ? ZeroRule::kPositive : ZeroRule::kKeepSign);
     EXPECT_EQ(spec.flush_subnormals, is_shared_microexponent);
     if (spec.is_blocked()) {
       EXPECT_EQ(spec.special_rule,
                 is_shared_microexponent ? SpecialRule::kNanBlock : SpecialRule::kPass);
-      EXPECT_EQ(spec.block_size, spec.name == "bfp16"                   ? 8
-                                 : spec.family == Family::kMicroscaling ? 32
-                                                                        : 16);
+      EXPECT_EQ(spec.block_size, spec.name == "bfp16"                            ? 8
+                                 : spec.is_block_float() || spec.name == "nvfp4" ? 16
+                                                                                 : 32);
     }
   }
+}
+
+// bf16 reaches far enough without a scale of the tensor; the other floats get all their values.
+TEST(Table, FloatsHaveAScaleOfTheTensor) {
+  EXPECT_EQ(FindFormat("bf16").scaled_maximum, 2);
+  EXPECT_EQ(FindFormat("fp16").scaled_maximum, 65504);
+  EXPECT_EQ(FindFormat("fp8_e4m3").scaled_maximum, 448);
+  EXPECT_EQ(FindFormat("mxfp8_e4m3").scaled_maximum, 0);
+  EXPECT_EQ(FindFormat("int8").scaled_maximum, 0);
+  EXPECT_THAT(ScaledFormats(), testing::StartsWith("fp16, bf16, fp8_e4m3, fp8_e5m2"));
 }
 
 TEST(FindFormat, UnknownNamesSuggestTheNearest) {
@@ -120,10 +129,10 @@ TEST(FindFormat, UnknownNamesSuggestTheNearest) {
 TEST(BlockFloat, ParametersAreRead) {
   const FormatSpec spec = FindFormat("bfp(bits=13, block=32)");
   EXPECT_EQ(spec.name, "bfp(bits=13, block=32)");
-  EXPECT_EQ(spec.family, Family::kBlockFloat);
+  EXPECT_TRUE(spec.is_block_float());
   EXPECT_EQ(spec.element_bits, 5);
   EXPECT_EQ(spec.block_size, 32);
-  EXPECT_EQ(spec.exponent_bits, 8);
+  EXPECT_EQ(spec.scale_bits, 8);
   const FormatSpec narrow = FindFormat("BFP( block = 7,exponent_bits=5 , bits=12 )");
   EXPECT_EQ(narrow.name, "bfp(bits=12, block=7, exponent_bits=5)");
   EXPECT_EQ(narrow.element_bits, 7);
@@ -201,8 +210,8 @@ TEST(Validate, NamesTheFieldThatIsOutOfRange) {
       {"bfp16", "block_size", [](FormatSpec& s) { s.block_size = 0; }},
       {"bf16", "block_size", [](FormatSpec& s) { s.block_size = 32; }},
       {"int8", "block_size", [](FormatSpec& s) { s.block_size = 32; }},
-      {"mx6", "exponent_bits", [](FormatSpec& s) { s.exponent_bits = 9; }},
-      {"mxint8", "exponent_bits", [](FormatSpec& s) { s.exponent_bits = 1; }},
+      {"mx6", "exponent_bits", [](FormatSpec& s) { s.scale_bits = 9; }},
+      {"mxint8", "exponent_bits", [](FormatSpec& s) { s.scale_bits = 1; }},
       {"bfp16", "element_bits", [](FormatSpec& s) { s.element_bits = 1; }},
       {"bfp16", "element_bits", [](FormatSpec& s) { s.element_bits = 25; }},
       {"mxfp4_e2m1", "element_bits", [](FormatSpec& s) { s.element_bits = 8; }},
@@ -215,9 +224,11 @@ TEST(Validate, NamesTheFieldThatIsOutOfRange) {
       {"mx6", "sub_block_shift_bits", [](FormatSpec& s) { s.sub_block_shift_bits = -1; }},
       {"mxint8", "sub_block_size", [](FormatSpec& s) { s.sub_block_size = 2; }},
       {"mxfp4_e2m1", "element type", [](FormatSpec& s) { s.element_type = ElementType::kInt16; }},
-      {"bfp16", "element type", [](FormatSpec& s) { s.element_type = ElementType::kInt8; }},
-      {"fp16", "element type", [](FormatSpec& s) { s.element_type = ElementType::kInt8; }},
-      {"int8", "element type", [](FormatSpec& s) { s.element_type = ElementType::kFloat16; }},
+      {"bfp16", "element type", [](FormatSpec& s) { s.element_type = ElementType::kUInt8; }},
+      {"fp16", "element type", [](FormatSpec& s) { s.element_type = ElementType::kSignMagnitude; }},
+      {"fp16", "element_bits", [](FormatSpec& s) { s.element_type = ElementType::kInt8; }},
+      {"int8", "element type", [](FormatSpec& s) { s.element_type = ElementType::kPowerOfTwo; }},
+      {"int8", "element_bits", [](FormatSpec& s) { s.element_type = ElementType::kFloat16; }},
       {"mxfp4_e2m1", "half_up", [](FormatSpec& s) { s.rounding = RoundingMode::kHalfUp; }},
       {"fp16", "half_up", [](FormatSpec& s) { s.rounding = RoundingMode::kHalfUp; }},
       {"mxfp8_e4m3", "special", [](FormatSpec& s) { s.special_rule = SpecialRule::kSaturate; }},
@@ -247,10 +258,10 @@ TEST(Words, GoBothWaysAndRefuseOthers) {
 
 TEST(ElementTypes, HaveOnnxNamesAndOneKind) {
   std::set<std::string_view> names;
-  for (int i = 0; i <= static_cast<int>(ElementType::kSignMagnitude); ++i) {
+  for (int i = 0; i <= static_cast<int>(ElementType::kPowerOfTwo); ++i) {
     const ElementType type = static_cast<ElementType>(i);
-    EXPECT_TRUE(names.insert(ElementTypeName(type)).second) << i;
-    if (IsFloatElement(type)) {
+    EXPECT_TRUE(names.insert(TraitsOf(type).name).second) << i;
+    if (TraitsOf(type).kind == ElementKind::kFloat) {
       EXPECT_NO_THROW(LayoutOf(type));
       EXPECT_THROW(IntegerRange(type), Error);
     } else {

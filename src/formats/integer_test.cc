@@ -25,7 +25,7 @@ constexpr RoundingMode kModes[] = {RoundingMode::kHalfToEven, RoundingMode::kHal
 
 class Integers : public testing::TestWithParam<ElementType> {};
 INSTANTIATE_TEST_SUITE_P(All, Integers, testing::ValuesIn(kTypes),
-                         [](const auto& row) { return std::string(ElementTypeName(row.param)); });
+                         [](const auto& row) { return std::string(TraitsOf(row.param).name); });
 
 std::vector<int64_t> ZeroPoints(CodeRange range) {
   return {0, range.quant_min, range.quant_max, range.quant_min + 1,
@@ -46,8 +46,8 @@ TEST(IntegerRanges, AreThoseOfTheTypes) {
                                  {-32768, 32767},  {0, 65535},  {-2147483648LL, 2147483647LL},
                                  {0, 4294967295LL}};
   for (size_t i = 0; i < std::size(kTypes); ++i) {
-    EXPECT_EQ(IntegerRange(kTypes[i]).quant_min, expected[i][0]) << ElementTypeName(kTypes[i]);
-    EXPECT_EQ(IntegerRange(kTypes[i]).quant_max, expected[i][1]) << ElementTypeName(kTypes[i]);
+    EXPECT_EQ(IntegerRange(kTypes[i]).quant_min, expected[i][0]) << TraitsOf(kTypes[i]).name;
+    EXPECT_EQ(IntegerRange(kTypes[i]).quant_max, expected[i][1]) << TraitsOf(kTypes[i]).name;
   }
 }
 

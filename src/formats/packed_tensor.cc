@@ -6,6 +6,7 @@
 
 #include "base/check.h"
 #include "base/error.h"
+#include "formats/block_scale.h"
 #include "formats/float_bits.h"
 #include "formats/pack.h"
 #include "formats/reference.h"
@@ -42,10 +43,6 @@ size_t CheckedProduct(const FormatSpec& spec, std::initializer_list<int64_t> fac
 
 int64_t CeilDivide(int64_t a, int64_t b) { return a / b + (a % b != 0 ? 1 : 0); }
 
-bool HasShifts(const FormatSpec& spec) {
-  return spec.sub_block_size > 0 && spec.sub_block_shift_bits > 0;
-}
-
 }  // namespace
 
 std::string WhyNotPackable(const FormatSpec& spec) {
@@ -55,6 +52,18 @@ std::string WhyNotPackable(const FormatSpec& spec) {
                        kMaxBits);
   }
   return "";
+}
+
+bool HasShifts(const FormatSpec& spec) {
+  return spec.sub_block_size > 0 && spec.sub_block_shift_bits > 0;
+}
+
+std::vector<PackedPart> PartsOf(const FormatSpec& spec) {
+  std::vector<PackedPart> parts{PackedPart::kCodes};
+  if (LowCodePlaneBits(spec) > 0) parts.push_back(PackedPart::kLowCodes);
+  if (spec.is_blocked()) parts.push_back(PackedPart::kScales);
+  if (HasShifts(spec)) parts.push_back(PackedPart::kShifts);
+  return parts;
 }
 
 int CodePlaneBits(const FormatSpec& spec) {
@@ -113,19 +122,9 @@ std::vector<float> ElementTable(const FormatSpec& spec) {
     Fail(ErrorCode::kInvalidArgument, "format '{}': codes of 16 bits have no table of values",
          spec.name);
   }
-  const int bits = CodePlaneBits(spec);
-  std::vector<float> table(size_t{1} << bits);
-  const uint32_t sign = 1u << (bits - 1);
+  std::vector<float> table(size_t{1} << CodePlaneBits(spec));
   for (uint32_t code = 0; code < table.size(); ++code) {
-    if (IsFloatElement(spec.element_type)) {
-      table[code] = static_cast<float>(ref::DecodeFloat(code, spec.element_type));
-    } else if (spec.element_type == ElementType::kSignMagnitude) {
-      const float magnitude = static_cast<float>((code & (sign - 1)) << LowCodePlaneBits(spec));
-      table[code] = code & sign ? -magnitude : magnitude;
-    } else {
-      table[code] =
-          static_cast<float>(static_cast<int32_t>(code ^ sign) - static_cast<int32_t>(sign));
-    }
+    table[code] = static_cast<float>(ref::ElementOf(spec, code << LowCodePlaneBits(spec)));
   }
   return table;
 }
@@ -136,13 +135,10 @@ std::array<float, 256> ScaleTable(const FormatSpec& spec) {
     Fail(ErrorCode::kInvalidArgument, "format '{}' has no blocks and therefore no scales",
          spec.name);
   }
-  const int unit_bits = IsFloatElement(spec.element_type) ? 0 : RangeOf(spec).fraction_bits;
-  const int least = RangeOf(spec).min_shared_exponent - unit_bits;
-  const int num_exponents = (1 << spec.exponent_bits) - 1;
+  const int unit_bits = spec.has_float_elements() ? 0 : RangeOf(spec).fraction_bits;
   std::array<float, 256> table;
-  table.fill(std::numeric_limits<float>::quiet_NaN());
-  for (int code = 0; code < num_exponents; ++code) {
-    table[static_cast<size_t>(code)] = RoundToFloat(std::ldexp(1.0, least + code));
+  for (uint32_t code = 0; code < table.size(); ++code) {
+    table[code] = RoundToFloat(std::ldexp(DecodeScale(spec, code), -unit_bits));
   }
   return table;
 }

@@ -9,17 +9,19 @@
 //              in formats/pack.h. 9 to 16 bits in blocks: the top 8 bits of each code (sign and 7
 //              magnitude bits), a byte each. fp16 and bf16: the 16-bit code, little-endian.
 //   low_codes  9 to 16 bits in blocks: the low element_bits - 8 bits of each code, packed likewise.
-//   scales     one byte a block, in order [outer, block, inner]: the biased shared exponent.
+//   scales     one byte a block, in order [outer, block, inner]: the code of the shared scale
+//              (formats/block_scale.h).
 //   shifts     formats with sub-blocks: sub_block_shift_bits bits a sub-block, packed likewise, in
 //              order [outer, sub_block, inner].
 //
 // The value of an element is table[code] * scale * 2^-shift in float32 arithmetic, with the scale
 // of its block. For 9 to 16 bits it is (table[top] + sign * low) * scale * 2^-shift, with sign = -1
-// if top >= 128, else 1. scale * 2^-shift is one float32 power of two. Every product is exact for
-// the bytes that PackTensor writes.
+// if top >= 128, else 1. scale * 2^-shift is one float32. Every product is exact for the bytes that
+// PackTensor writes.
 #pragma once
 
 #include <array>
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -30,32 +32,37 @@
 
 namespace bitpress::formats {
 
-// The bytes of each part; 0 if a format has no such part.
-struct PackedSizes {
-  size_t codes = 0;
-  size_t low_codes = 0;
-  size_t scales = 0;
-  size_t shifts = 0;
+// The parts, in the order in which models hold them.
+enum class PackedPart { kCodes, kLowCodes, kScales, kShifts };
 
-  size_t total() const { return codes + low_codes + scales + shifts; }
-  bool operator==(const PackedSizes&) const = default;
-};
+// Something for each part: sizes in bytes (0 if a format has no such part), or views of somebody
+// else's bytes.
+template <typename T>
+struct PackedParts {
+  T codes = {}, low_codes = {}, scales = {}, shifts = {};
 
-// Views of somebody else's bytes, to read from and to write to.
-struct PackedView {
-  std::span<const uint8_t> codes, low_codes, scales, shifts;
-
-  PackedSizes sizes() const {
+  T& operator[](PackedPart part) {
+    switch (part) {
+      case PackedPart::kCodes:
+        return codes;
+      case PackedPart::kLowCodes:
+        return low_codes;
+      case PackedPart::kScales:
+        return scales;
+      default:
+        return shifts;
+    }
+  }
+  T total() const { return codes + low_codes + scales + shifts; }
+  PackedParts<size_t> sizes() const {
     return {codes.size(), low_codes.size(), scales.size(), shifts.size()};
   }
+  bool operator==(const PackedParts&) const requires std::equality_comparable<T>
+  = default;
 };
-struct PackedSpans {
-  std::span<uint8_t> codes, low_codes, scales, shifts;
-
-  PackedSizes sizes() const {
-    return {codes.size(), low_codes.size(), scales.size(), shifts.size()};
-  }
-};
+using PackedSizes = PackedParts<size_t>;
+using PackedView = PackedParts<std::span<const uint8_t>>;
+using PackedSpans = PackedParts<std::span<uint8_t>>;
 
 // The bytes of a tensor.
 struct PackedTensor {
@@ -76,6 +83,11 @@ struct PackedTensor {
 // Returns why tensors of that format have no packed form, as a clause ("its codes have 23 bits,
 // ..."); empty if they have one. REQUIRES: Validate(spec) passes.
 std::string WhyNotPackable(const FormatSpec& spec);
+
+// Returns the parts that a format has. REQUIRES: the format is packable.
+std::vector<PackedPart> PartsOf(const FormatSpec& spec);
+// Returns whether sub-blocks lower the exponents of blocks.
+bool HasShifts(const FormatSpec& spec);
 
 // Return the bits of a code in the plane `codes` (element_bits, or 8 if there are two planes) and
 // in the plane `low_codes` (0 if there is one plane). REQUIRES: the format is packable.
@@ -98,11 +110,11 @@ void CheckPackedSizes(const FormatSpec& spec, int64_t outer, int64_t axis, int64
 // Error(kInvalidArgument) for fp16, bf16 and formats that are not packable.
 std::vector<float> ElementTable(const FormatSpec& spec);
 
-// Returns the factor of every scale byte in the units of ElementTable: 2^shared_exponent for
-// floating-point elements, 2^(shared_exponent - (element_bits - 2)) for integers, NaN for the code
-// of NaN and for bytes above it. The smallest are float32 subnormals, and none is zero. Decoding
-// them needs a processor that does not treat denormals as zero. Throws Error(kInvalidArgument) if
-// the format has no blocks or is not packable.
+// Returns the factor of every scale byte in the units of ElementTable: the scale for floating-point
+// elements, scale * 2^(2 - element_bits) for integers, NaN for the code of NaN and for bytes above
+// it. The smallest powers of two are float32 subnormals, and none is zero. Decoding them needs a
+// processor that does not treat denormals as zero. Throws Error(kInvalidArgument) if the format has
+// no blocks or is not packable.
 std::array<float, 256> ScaleTable(const FormatSpec& spec);
 
 // Throws the Error(kInvalidArgument) for an element that has no exact code. `index` counts elements
@@ -128,7 +140,9 @@ class BlockCodec {
               std::span<float> y) const;
 
  private:
-  int ShiftOf(std::span<const float> sub_block, int exponent) const;
+  int ShiftOf(std::span<const float> sub_block, double scale) const;
+  size_t EncodeAt(double scale, std::span<const float> y, std::span<uint16_t> codes,
+                  std::span<uint8_t> shifts) const;
   float Value(uint32_t code, uint8_t scale, int shift) const;
 
   const FormatSpec& spec_;
@@ -137,13 +151,13 @@ class BlockCodec {
 };
 
 // Returns the bytes of a tensor whose values y the format represents exactly: decoding them gives y
-// bit for bit, -0 included. Each block gets the smallest shared exponent with which nothing
-// saturates, and each sub-block the largest shift (a sub-block of zeros the largest of all). So
-// equal values give equal bytes, whatever scale choice they were quantized with. Output of
-// FakeQuantize qualifies but for the cases in docs/formats.md, Storage. Throws
-// Error(kInvalidArgument) with the lowest index of an element that is not representable: not
-// quantized, NaN, infinity, a value that was saturated at the largest float32, or -0 if codes have
-// none. Throws also unless y.size() == outer * axis * inner, and as SizesOf.
+// bit for bit, -0 included. Each block gets the smallest scale with which nothing saturates, and
+// each sub-block the largest shift (a sub-block of zeros the largest of all). So equal values give
+// equal bytes, whatever scale choice they were quantized with. Output of FakeQuantize qualifies but
+// for the cases in docs/formats.md, Storage. Throws Error(kInvalidArgument) with the lowest index
+// of an element that is not representable: not quantized, NaN, infinity, a value that was saturated
+// at the largest float32, or -0 if codes have none. Throws also unless y.size() == outer * axis *
+// inner, and as SizesOf.
 PackedTensor PackTensor(const FormatSpec& spec, int64_t outer, int64_t axis, int64_t inner,
                         std::span<const float> y);
 

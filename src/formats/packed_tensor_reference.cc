@@ -5,6 +5,7 @@
 
 #include "base/check.h"
 #include "base/error.h"
+#include "formats/block_scale.h"
 #include "formats/float_bits.h"
 #include "formats/pack.h"
 #include "formats/packed_tensor.h"
@@ -16,60 +17,6 @@ namespace {
 // The least exponent of 8 bits. Only sub-blocks of zeros go below it, as in ref::QuantizeBlock.
 // Nothing is lost, and scale * 2^-shift stays a float32 that is not zero.
 constexpr int kLeastExponent = -kFloatBias;
-
-// Returns the smallest exponent with which a magnitude is not above limit * 2^exponent. REQUIRES:
-// magnitude is not zero.
-int LeastExponent(double magnitude, double limit) {
-  BITPRESS_DCHECK(magnitude > 0);
-  const int e = FloorLog2(magnitude) - FloorLog2(limit);
-  return magnitude <= std::ldexp(limit, e) ? e : e + 1;
-}
-
-// Returns the smallest exponent with which no finite value of `part` saturates; `least` for zeros.
-// Two's complement reaches further down than up, so that this is not the exponent of
-// ScaleChoice::kCeil. With that one, -2 and -1.75 in MXINT8 would move to another grid.
-int LeastExponent(const FormatSpec& spec, std::span<const float> part, int least) {
-  const bool is_twos_complement =
-      !IsFloatElement(spec.element_type) && spec.element_type != ElementType::kSignMagnitude;
-  const double largest = RangeOf(spec).max_value;
-  int exponent = least;
-  for (const float y : part) {
-    const double value = ToDouble(y);
-    if (!IsFinite(y) || value == 0) continue;
-    const double limit = is_twos_complement && value < 0 ? 2.0 : largest;
-    exponent = std::max(exponent, LeastExponent(std::fabs(value), limit));
-  }
-  return exponent;
-}
-
-// Returns the code nearest to y at that exponent. NaN and infinity give any code.
-uint32_t NearestCode(const FormatSpec& spec, float y, int exponent) {
-  if (!IsFinite(y)) return 0;
-  if (IsFloatElement(spec.element_type)) {
-    return EncodeFloat(std::ldexp(ToDouble(y), -exponent), spec.element_type);
-  }
-  const int fraction_bits = RangeOf(spec).fraction_bits;
-  const double top = std::ldexp(1.0, spec.element_bits - 1);
-  const double steps = std::nearbyint(std::ldexp(ToDouble(y), fraction_bits - exponent));
-  const double code = std::clamp(steps, -top, top - 1);
-  const uint32_t sign = 1u << (spec.element_bits - 1);
-  if (spec.element_type == ElementType::kSignMagnitude) {
-    const uint32_t magnitude = static_cast<uint32_t>(std::min(std::fabs(code), top - 1));
-    return magnitude | (std::signbit(steps) ? sign : 0u);
-  }
-  return static_cast<uint32_t>(static_cast<int32_t>(code)) & (2 * sign - 1);
-}
-
-// Returns the value of a code in the units of ElementTable.
-float ElementValue(const FormatSpec& spec, uint32_t code) {
-  if (IsFloatElement(spec.element_type)) return RoundToFloat(DecodeFloat(code, spec.element_type));
-  const uint32_t sign = 1u << (spec.element_bits - 1);
-  if (spec.element_type == ElementType::kSignMagnitude) {
-    const float magnitude = static_cast<float>(code & (sign - 1));
-    return code & sign ? -magnitude : magnitude;
-  }
-  return static_cast<float>(static_cast<int32_t>(code ^ sign) - static_cast<int32_t>(sign));
-}
 
 // One block along the axis: its elements, scale and shifts.
 struct Block {
@@ -125,16 +72,37 @@ BlockCodec::BlockCodec(const FormatSpec& spec)
 float BlockCodec::Value(uint32_t code, uint8_t scale, int shift) const {
   // Both factors are float32, and so is the product. Nothing is rounded for codes of Encode.
   const float factor = RoundToFloat(std::ldexp(ToDouble(scales_[scale]), -shift));
-  return RoundToFloat(ToDouble(ElementValue(spec_, code)) * ToDouble(factor));
+  return RoundToFloat(ElementOf(spec_, code) * ToDouble(factor));
 }
 
-int BlockCodec::ShiftOf(std::span<const float> sub_block, int exponent) const {
+int BlockCodec::ShiftOf(std::span<const float> sub_block, double scale) const {
   const int max_shift = (1 << spec_.sub_block_shift_bits) - 1;
   const bool is_zero = std::all_of(sub_block.begin(), sub_block.end(), [](float y) {
     return !IsFinite(y) || (FloatBits(y) & ~kFloatSignBit) == 0;
   });
   if (is_zero) return max_shift;
+  const int exponent = FloorLog2(scale);
   return std::clamp(exponent - LeastExponent(spec_, sub_block, kLeastExponent), 0, max_shift);
+}
+
+size_t BlockCodec::EncodeAt(double scale, std::span<const float> y, std::span<uint16_t> codes,
+                            std::span<uint8_t> shifts) const {
+  const uint8_t scale_code =
+      spec_.is_blocked() ? static_cast<uint8_t>(EncodeScale(spec_, scale)) : uint8_t{0};
+  size_t first_bad = y.size();
+  int shift = 0;
+  for (size_t i = 0; i < y.size(); ++i) {
+    if (!shifts.empty() && i % sub_block_size_ == 0) {
+      shift = ShiftOf(y.subspan(i, std::min(sub_block_size_, y.size() - i)), scale);
+      shifts[i / sub_block_size_] = static_cast<uint8_t>(shift);
+    }
+    const double value = IsFinite(y[i]) ? ToDouble(y[i]) : 0;  // others have no code
+    codes[i] = static_cast<uint16_t>(EncodeElement(spec_, value, std::ldexp(scale, -shift)));
+    const bool is_exact =
+        IsFinite(y[i]) && FloatBits(Value(codes[i], scale_code, shift)) == FloatBits(y[i]);
+    if (!is_exact) first_bad = std::min(first_bad, i);
+  }
+  return first_bad;
 }
 
 size_t BlockCodec::Encode(std::span<const float> y, std::span<uint16_t> codes, uint8_t& scale,
@@ -142,26 +110,22 @@ size_t BlockCodec::Encode(std::span<const float> y, std::span<uint16_t> codes, u
   BITPRESS_DCHECK(y.size() == codes.size());
   BITPRESS_DCHECK(!spec_.is_blocked() || y.size() <= static_cast<size_t>(spec_.block_size));
   BITPRESS_DCHECK(shifts.empty() || shifts.size() == NumSubBlocks(spec_, y.size()));
-  int exponent = 0;
   scale = 0;
-  if (spec_.is_blocked()) {
-    const BlockRange range = RangeOf(spec_);
-    exponent =
-        std::min(LeastExponent(spec_, y, range.min_shared_exponent), range.max_shared_exponent);
-    scale = static_cast<uint8_t>(exponent - range.min_shared_exponent);
+  if (!spec_.is_blocked()) return EncodeAt(1, y, codes, shifts);
+  // The first scale that holds all values, or the one that holds the most before one without a
+  // code.
+  double chosen = 0, tried = 0;
+  size_t first_bad = 0;
+  for (const double candidate : ScalesToPack(spec_, y)) {
+    tried = candidate;
+    const size_t bad = EncodeAt(candidate, y, codes, shifts);
+    if (chosen != 0 && bad <= first_bad) continue;
+    chosen = candidate;
+    first_bad = bad;
+    if (bad == y.size()) break;
   }
-  size_t first_bad = y.size();
-  int shift = 0;
-  for (size_t i = 0; i < y.size(); ++i) {
-    if (!shifts.empty() && i % sub_block_size_ == 0) {
-      shift = ShiftOf(y.subspan(i, std::min(sub_block_size_, y.size() - i)), exponent);
-      shifts[i / sub_block_size_] = static_cast<uint8_t>(shift);
-    }
-    codes[i] = static_cast<uint16_t>(NearestCode(spec_, y[i], exponent - shift));
-    const bool is_exact =
-        IsFinite(y[i]) && FloatBits(Value(codes[i], scale, shift)) == FloatBits(y[i]);
-    if (!is_exact) first_bad = std::min(first_bad, i);
-  }
+  if (tried != chosen) EncodeAt(chosen, y, codes, shifts);
+  scale = static_cast<uint8_t>(EncodeScale(spec_, chosen));
   return first_bad;
 }
 

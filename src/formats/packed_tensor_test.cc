@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "formats/block_scale.h"
 #include "formats/pack.h"
 #include "formats/reference.h"
 #include "formats/test_block_cases.h"
@@ -91,6 +92,21 @@ TEST(PackedTensor, FloatsByHand) {
             (std::vector<uint8_t>{0x38, 0xC0, 0x80}));
 }
 
+TEST(PackedTensor, FormatsHaveThePartsThatTakeBytes) {
+  using enum PackedPart;
+  EXPECT_THAT(PartsOf(FindFormat("bf16")), testing::ElementsAre(kCodes));
+  EXPECT_THAT(PartsOf(FindFormat("mxint8")), testing::ElementsAre(kCodes, kScales));
+  EXPECT_THAT(PartsOf(FindFormat("mx6")), testing::ElementsAre(kCodes, kScales, kShifts));
+  for (const FormatSpec& spec : packing_cases::Specs()) {
+    PackedSizes sizes = SizesOf(spec, 3, 64, 1);
+    std::vector<PackedPart> parts;
+    for (const PackedPart part : {kCodes, kLowCodes, kScales, kShifts}) {
+      if (sizes[part] > 0) parts.push_back(part);
+    }
+    EXPECT_EQ(PartsOf(spec), parts) << Describe(spec);
+  }
+}
+
 TEST(PackedTensor, SizesOfEveryPart) {
   EXPECT_EQ(SizesOf(FindFormat("mx6"), 2, 17, 3), (PackedSizes{65, 0, 12, 7}));
   EXPECT_EQ(SizesOf(FindFormat("mxfp4_e2m1"), 3, 33, 1), (PackedSizes{50, 0, 6, 0}));
@@ -100,8 +116,7 @@ TEST(PackedTensor, SizesOfEveryPart) {
     EXPECT_EQ(SizesOf(spec, 0, 5, 5).total() + SizesOf(spec, 5, 0, 5).total(), 0u);
     // A large tensor takes the bits that the table of formats promises.
     const double bits = static_cast<double>(SizesOf(spec, 1, 5040000, 1).total()) * 8 / 5040000;
-    const double scale_padding =
-        spec.is_blocked() ? (8.0 - spec.exponent_bits) / spec.block_size : 0;
+    const double scale_padding = spec.is_blocked() ? (8.0 - spec.scale_bits) / spec.block_size : 0;
     EXPECT_NEAR(bits, spec.BitsPerElement() + scale_padding, 1e-3) << Describe(spec);
   }
 }
@@ -136,13 +151,13 @@ TEST(PackedTensor, ImpossibleShapesAndFormatsAreRefused) {
 // leading bit are tried.
 TEST(WholePackedTensor, OneProductIsTheReferencesValue) {
   for (const FormatSpec& spec : packing_cases::Specs()) {
-    if (!spec.is_blocked()) continue;
+    if (!spec.has_exponent_scales()) continue;
     const std::vector<float> elements = ElementTable(spec);
     const std::array<float, 256> scales = ScaleTable(spec);
     const int low_bits = LowCodePlaneBits(spec);
     ASSERT_EQ(elements.size(), size_t{1} << CodePlaneBits(spec));
     const BlockRange range = RangeOf(spec);
-    const int num_exponents = (1 << spec.exponent_bits) - 1;
+    const int num_exponents = (1 << spec.scale_bits) - 1;
     const int max_shift = spec.sub_block_size > 0 ? (1 << spec.sub_block_shift_bits) - 1 : 0;
     for (int scale_code = 0; scale_code < 256; ++scale_code) {
       const float scale = scales[static_cast<size_t>(scale_code)];
@@ -160,7 +175,7 @@ TEST(WholePackedTensor, OneProductIsTheReferencesValue) {
           const uint32_t low = code & ((1u << low_bits) - 1);
           if (low > 2 && low + 2 < 1u << low_bits && (low & (low - 1)) != 0) continue;
           ref::BlockCodes block;
-          block.shared_exponent = exponent;
+          block.scale = std::ldexp(1.0, exponent);
           block.codes = {code};
           if (spec.sub_block_size > 0) block.shifts = {shift};
           float expected = 0;
@@ -187,10 +202,10 @@ TEST(WholePackedTensor, OneProductIsTheReferencesValue) {
 // Every single value of a format, alone and beside the largest of its block, packs to itself.
 TEST(PackedTensor, EveryValueOfEveryCodeComesBack) {
   for (const FormatSpec& spec : packing_cases::Specs()) {
-    if (!spec.is_blocked() || spec.element_bits > 8) continue;
+    if (!spec.has_exponent_scales() || spec.element_bits > 8) continue;
     const std::vector<float> elements = ElementTable(spec);
     const std::array<float, 256> scales = ScaleTable(spec);
-    for (int scale_code = 0; scale_code < (1 << spec.exponent_bits) - 1; ++scale_code) {
+    for (int scale_code = 0; scale_code < (1 << spec.scale_bits) - 1; ++scale_code) {
       // Exponents at both ends of float32, and some in between.
       if (scale_code > 40 && scale_code < 240 && scale_code % 5 != 0) continue;
       std::vector<float> y;
@@ -230,7 +245,7 @@ TEST(PackedTensor, WholeRangeOfWhatFakeQuantizeGivesComesBack) {
     const int64_t axis = static_cast<int64_t>(length);
     for (const ScaleChoice choice : testing_cases::ScaleChoices()) {
       for (const RoundingMode rounding : {RoundingMode::kHalfToEven, RoundingMode::kHalfUp}) {
-        if (IsFloatElement(base.element_type) && rounding != RoundingMode::kHalfToEven) continue;
+        if (base.has_float_elements() && rounding != RoundingMode::kHalfToEven) continue;
         // Rounding differs in ties alone, which have a code either way.
         if (rounding == RoundingMode::kHalfUp && choice != ScaleChoice::kFloor) continue;
         FormatSpec spec = base;
@@ -269,7 +284,7 @@ TEST(PackedTensor, WholeRangeOfWhatFakeQuantizeGivesComesBack) {
 TEST(PackedTensor, ScalesAreTheSmallestPossible) {
   std::mt19937 random(5);
   for (const FormatSpec& spec : packing_cases::Specs()) {
-    if (!spec.is_blocked()) continue;
+    if (!spec.has_exponent_scales()) continue;
     const std::vector<float> y = packing_cases::Quantized(spec, 40, 32, 1, true, random);
     const PackedTensor packed = ExpectComesBack(spec, 40, 32, 1, y);
     const int64_t block = std::min(spec.block_size, 32);
@@ -319,7 +334,8 @@ TEST(PackedTensor, ShapesOfEveryKindComeBack) {
 TEST(PackedTensor, AllZeroBlocks) {
   for (const FormatSpec& spec : packing_cases::Specs()) {
     const PackedTensor zeros = ExpectComesBack(spec, 2, 33, 1, std::vector<float>(66));
-    EXPECT_EQ(zeros.scales, std::vector<uint8_t>(zeros.scales.size())) << Describe(spec);
+    const uint32_t least = spec.is_blocked() ? EncodeScale(spec, LeastScale(spec)) : 0;
+    EXPECT_THAT(zeros.scales, testing::Each(least)) << Describe(spec);
     if (spec.element_type == ElementType::kInt8) continue;
     ExpectComesBack(spec, 2, 33, 1, std::vector<float>(66, -0.0f));
   }
@@ -370,7 +386,7 @@ TEST(PackedTensor, QuarksUnlimitedExponentsFailOnlyBelowTheScales) {
       for (float& value : y) value = std::ldexp(value, exponent);
       ref::FakeQuantize(spec, y, y, 1, 4, 1);
       const bool is_normal_element =
-          !IsFloatElement(spec.element_type) ||
+          !spec.has_float_elements() ||
           exponent >= least - RangeOf(spec).max_exponent + 1 - LayoutOf(spec.element_type).bias;
       if (exponent >= least) {
         ExpectComesBack(spec, 1, 4, 1, y);

@@ -16,7 +16,7 @@ constexpr FormatParameter kBits{"bits", "bits", "bits", 16, true, &FormatSpec::e
 constexpr std::array<FormatParameter, 3> kOfBlockFloat{{
     kBits,
     {"block", "block_size", "block", 8, true, &FormatSpec::block_size},
-    {"exponent_bits", "exponent_bits", "exponent", 8, false, &FormatSpec::exponent_bits},
+    {"exponent_bits", "exponent_bits", "exponent", 8, false, &FormatSpec::scale_bits},
 }};
 // Shared exponents of 8 bits: mx4, mx6, mx9 and their like.
 constexpr std::array<FormatParameter, 4> kOfMicroexponents{{
@@ -65,7 +65,7 @@ std::span<const FormatParameter> ParametersOf(std::string_view base) {
 
 int64_t ValueOf(const FormatSpec& spec, const FormatParameter& parameter) {
   const int64_t value = spec.*parameter.field;
-  return parameter.field == &FormatSpec::element_bits ? value + spec.exponent_bits : value;
+  return parameter.field == &FormatSpec::element_bits ? value + spec.scale_bits : value;
 }
 
 FormatSpec MakeFormat(std::string_view base,
@@ -80,7 +80,7 @@ FormatSpec MakeFormat(std::string_view base,
     spec.*parameter.field = static_cast<int>(wanted);
   }
   if (ParametersOf(base).front().field == &FormatSpec::element_bits) {
-    spec.element_bits -= spec.exponent_bits;
+    spec.element_bits -= spec.scale_bits;
   }
   spec.name = NameOf(base, spec);
   if (base != "bfp" && base != "mx" && spec.block_size == RowOf(base).block_size) spec.name = base;

@@ -35,14 +35,14 @@ FormatSpec QuarkSpec(const QuarkMxAttributes& attributes) {
   const RoundingMode rounding = QuarkRounding(attributes.rounding_mode);
   std::vector<std::string> words;
   for (const FormatSpec& row : AllFormats()) {
-    if (row.family != Family::kMicroscaling) continue;
+    if (!row.is_blocked() || row.is_block_float() || row.quark_name.empty()) continue;
     words.push_back(row.quark_name);
     if (row.quark_name != attributes.element_dtype) continue;
     FormatSpec spec = row;
     spec.block_size = CheckedInt("block_size", attributes.block_size, 1, kMaxBlockSize);
     spec.scale_choice = ScaleChoice::kFloor;
     spec.limit_shared_exponent = false;
-    if (IsFloatElement(spec.element_type)) {
+    if (spec.has_float_elements()) {
       spec.zero_rule = ZeroRule::kPositive;
     } else {
       spec.rounding = rounding;
@@ -64,10 +64,9 @@ FormatSpec QuarkSpec(const QuarkBfpAttributes& attributes) {
   const bool prime = attributes.bfp_method != "to_bfp";
   FormatSpec spec;
   spec.name = fmt::format("{}(bit_width={})", attributes.bfp_method, attributes.bit_width);
-  spec.family = Family::kBlockFloat;
   spec.element_type = ElementType::kSignMagnitude;
-  spec.exponent_bits = 8;
-  spec.element_bits = CheckedInt("bit_width", attributes.bit_width, 10, 32) - spec.exponent_bits;
+  spec.scale_bits = 8;
+  spec.element_bits = CheckedInt("bit_width", attributes.bit_width, 10, 32) - spec.scale_bits;
   spec.block_size = CheckedInt("block_size", attributes.block_size, 1, kMaxBlockSize);
   spec.rounding = QuarkRounding(attributes.rounding_mode);
   if (prime) {

@@ -6,6 +6,7 @@
 
 #include "base/check.h"
 #include "base/error.h"
+#include "formats/block_scale.h"
 #include "formats/float_bits.h"
 
 namespace bitpress::formats::ref {
@@ -19,38 +20,9 @@ double LargestFinite(std::span<const float> block) {
   return amax;
 }
 
-// Returns the exponent in a float32's exponent field: the float's own, -127 for subnormals and
-// zero.
-int StoredExponent(double magnitude) {
-  return magnitude < 0x1p-126 ? -kFloatBias : FloorLog2(magnitude);
-}
-
-// Returns the code of the finite value x at exponent e (shared exponent less the sub-block's
-// shift).
-uint32_t EncodeElement(const FormatSpec& spec, double x, int e) {
-  if (IsFloatElement(spec.element_type)) return EncodeFloat(std::ldexp(x, -e), spec.element_type);
-  const int fraction_bits = spec.element_bits - 2;
-  const double steps = RoundToInteger(std::ldexp(x, fraction_bits - e), spec.rounding);
-  const double top = std::ldexp(1.0, spec.element_bits - 1);
-  if (spec.element_type == ElementType::kSignMagnitude) {
-    const uint32_t magnitude = static_cast<uint32_t>(std::min(std::fabs(steps), top - 1));
-    return magnitude | (std::signbit(x) ? 1u << (spec.element_bits - 1) : 0u);
-  }
-  const int32_t code = static_cast<int32_t>(std::clamp(steps, -top, top - 1));
-  return static_cast<uint32_t>(code) & ((1u << spec.element_bits) - 1);
-}
-
-double DecodeElement(const FormatSpec& spec, uint32_t code, int e) {
-  if (IsFloatElement(spec.element_type)) return std::ldexp(DecodeFloat(code, spec.element_type), e);
-  const int fraction_bits = spec.element_bits - 2;
-  const uint32_t sign = 1u << (spec.element_bits - 1);
-  if (spec.element_type == ElementType::kSignMagnitude) {
-    const double magnitude = std::ldexp(static_cast<double>(code & (sign - 1)), e - fraction_bits);
-    return code & sign ? -magnitude : magnitude;
-  }
-  const int32_t value =
-      static_cast<int32_t>(code) - (code & sign ? static_cast<int32_t>(sign) * 2 : 0);
-  return std::ldexp(static_cast<double>(value), e - fraction_bits);
+double DecodeElement(const FormatSpec& spec, uint32_t code, double scale) {
+  const int step_bits = spec.has_float_elements() ? 0 : spec.element_bits - 2;
+  return ElementOf(spec, code) * std::ldexp(scale, -step_bits);
 }
 
 double FlushIfAsked(const FormatSpec& spec, float x) {
@@ -87,61 +59,31 @@ float ApplyZeroRule(const FormatSpec& spec, float y, float x) {
 
 // Returns the code of -0, or 0 if the element type has none.
 uint32_t NegativeZeroCode(const FormatSpec& spec) {
-  const bool has_one =
-      IsFloatElement(spec.element_type) || spec.element_type == ElementType::kSignMagnitude;
-  return has_one ? 1u << (spec.element_bits - 1) : 0u;
-}
-
-// Returns the squared error of a block at shared exponent e, in units of 2^scale_exponent. The sum
-// is float32 and in order, because the kernels that must make the same choice do so.
-float SquaredError(const FormatSpec& spec, std::span<const float> block, int e, int scale_exponent);
-
-// Returns the exponent that a largest magnitude wants before it is limited. For kMse it is that of
-// the floor choice. REQUIRES: amax is not zero.
-int WantedExponent(const FormatSpec& spec, double amax) {
-  BITPRESS_DCHECK(amax > 0);
-  const BlockRange range = RangeOf(spec);
-  // Block floating point reads the float's exponent field, in which all subnormals have the same
-  // one.
-  const auto exponent_of = [&](double value) {
-    return (spec.family == Family::kBlockFloat ? StoredExponent(value) : FloorLog2(value)) -
-           range.max_exponent;
-  };
-  const int floor = exponent_of(amax);
-  switch (spec.scale_choice) {
-    case ScaleChoice::kCeil:
-      return amax > std::ldexp(range.max_value, floor) ? floor + 1 : floor;
-    case ScaleChoice::kEven:
-      return exponent_of(amax + std::ldexp(0.5, FloorLog2(amax) - range.fraction_bits));
-    case ScaleChoice::kFloor:
-    case ScaleChoice::kMse:
-      break;
-  }
-  return floor;
+  return spec.kind() == ElementKind::kTwosComplement ? 0u : 1u << (spec.element_bits - 1);
 }
 
 // Returns the largest shift that the sub-block's own largest magnitude allows under the same
-// choice.
-int SubBlockShift(const FormatSpec& spec, std::span<const float> sub_block, int shared_exponent) {
+// choice. Only blocks whose scales are powers of two have sub-blocks.
+int SubBlockShift(const FormatSpec& spec, std::span<const float> sub_block, double scale) {
   const int max_shift = (1 << spec.sub_block_shift_bits) - 1;
   const double amax = LargestFinite(sub_block);
   if (amax == 0) return max_shift;
-  return std::clamp(shared_exponent - WantedExponent(spec, amax), 0, max_shift);
+  return std::clamp(FloorLog2(scale) - WantedExponent(spec, amax), 0, max_shift);
 }
 
-// Encodes a block at a shared exponent that is chosen already.
-BlockCodes EncodeAt(const FormatSpec& spec, std::span<const float> x, int shared_exponent) {
+// Encodes a block at a scale that is chosen already.
+BlockCodes EncodeAt(const FormatSpec& spec, std::span<const float> x, double scale) {
   BlockCodes block;
-  block.shared_exponent = shared_exponent;
+  block.scale = scale;
   const uint32_t negative_zero = NegativeZeroCode(spec);
   const size_t sub = spec.sub_block_size > 0 ? static_cast<size_t>(spec.sub_block_size) : x.size();
   for (size_t begin = 0; begin < x.size(); begin += sub) {
     const auto part = x.subspan(begin, std::min(sub, x.size() - begin));
-    const int shift = spec.sub_block_size > 0 ? SubBlockShift(spec, part, shared_exponent) : 0;
+    const int shift = spec.sub_block_size > 0 ? SubBlockShift(spec, part, scale) : 0;
     if (spec.sub_block_size > 0) block.shifts.push_back(shift);
     for (const float value : part) {
       const double v = IsFinite(value) ? FlushIfAsked(spec, value) : 0.0;
-      const uint32_t code = EncodeElement(spec, v, shared_exponent - shift);
+      const uint32_t code = EncodeElement(spec, v, std::ldexp(scale, -shift));
       const bool lose_sign = code == negative_zero && !ZeroIsNegative(spec, value);
       block.codes.push_back(lose_sign ? 0u : code);
     }
@@ -149,16 +91,18 @@ BlockCodes EncodeAt(const FormatSpec& spec, std::span<const float> x, int shared
   return block;
 }
 
-float SquaredError(const FormatSpec& spec, std::span<const float> block, int e,
-                   int scale_exponent) {
-  const BlockCodes codes = EncodeAt(spec, block, e);
+// Returns the squared error of a block at a scale. The sum is float32 and in order, because the
+// kernels that must make the same choice do so.
+float SquaredError(const FormatSpec& spec, std::span<const float> block, double scale,
+                   double error_unit) {
+  const BlockCodes codes = EncodeAt(spec, block, scale);
   std::vector<float> decoded(block.size());
   DequantizeBlock(spec, codes, decoded);
   float sum = 0;
   for (size_t i = 0; i < block.size(); ++i) {
     if (!IsFinite(block[i])) continue;
     const double difference = ToDouble(decoded[i]) - ToDouble(block[i]);
-    const float error = RoundToFloat(std::ldexp(difference, -scale_exponent));
+    const float error = RoundToFloat(difference / error_unit);
     sum += error * error;
   }
   return sum;
@@ -257,24 +201,41 @@ float DequantizeInteger(int64_t code, float scale, int64_t zero_point) {
   return RoundToFloat(static_cast<double>(static_cast<float>(code - zero_point)) * ToDouble(scale));
 }
 
-int ChooseSharedExponent(const FormatSpec& spec, std::span<const float> block) {
-  const BlockRange range = RangeOf(spec);
+double ElementOf(const FormatSpec& spec, uint32_t code) {
+  if (spec.has_float_elements()) return DecodeFloat(code, spec.element_type);
+  const uint32_t sign = 1u << (spec.element_bits - 1);
+  if (!spec.is_block_float()) {
+    return static_cast<double>(static_cast<int32_t>(code ^ sign) - static_cast<int32_t>(sign));
+  }
+  const double magnitude = static_cast<double>(code & (sign - 1));
+  return code & sign ? -magnitude : magnitude;
+}
+
+uint32_t EncodeElement(const FormatSpec& spec, double x, double scale) {
+  if (spec.has_float_elements()) return EncodeFloat(x / scale, spec.element_type);
+  const int step_bits = spec.element_bits - 2;
+  const double steps = RoundToInteger(std::ldexp(x / scale, step_bits), spec.rounding);
+  const double top = std::ldexp(1.0, spec.element_bits - 1);
+  if (spec.is_block_float()) {
+    const uint32_t magnitude = static_cast<uint32_t>(std::min(std::fabs(steps), top - 1));
+    return magnitude | (std::signbit(x) ? 1u << (spec.element_bits - 1) : 0u);
+  }
+  const int32_t code = static_cast<int32_t>(std::clamp(steps, -top, top - 1));
+  return static_cast<uint32_t>(code) & ((1u << spec.element_bits) - 1);
+}
+
+double ChooseScale(const FormatSpec& spec, std::span<const float> block) {
   const double amax = LargestFinite(block);
-  const auto limited = [&](int e) {
-    return spec.limit_shared_exponent
-               ? std::clamp(e, range.min_shared_exponent, range.max_shared_exponent)
-               : e;
-  };
-  if (amax == 0) return range.min_shared_exponent;
-  const int wanted = WantedExponent(spec, amax);
-  if (spec.scale_choice != ScaleChoice::kMse) return limited(wanted);
-  int best = limited(wanted - 1);
-  float least = SquaredError(spec, block, best, wanted);
-  for (const int e : {limited(wanted), limited(wanted + 1)}) {
-    const float error = SquaredError(spec, block, e, wanted);
-    if (error < least) {
+  if (amax == 0) return LeastScale(spec);
+  const ScaleCandidates candidates = CandidateScales(spec, amax);
+  if (candidates.scales.size() == 1) return candidates.scales.front();
+  double best = 0;
+  float least = std::numeric_limits<float>::infinity();
+  for (const double scale : candidates.scales) {
+    const float error = SquaredError(spec, block, scale, candidates.error_unit);
+    if (best == 0 || error < least) {
       least = error;
-      best = e;
+      best = scale;
     }
   }
   return best;
@@ -282,12 +243,11 @@ int ChooseSharedExponent(const FormatSpec& spec, std::span<const float> block) {
 
 BlockCodes QuantizeBlock(const FormatSpec& spec, std::span<const float> x) {
   BITPRESS_DCHECK(spec.is_blocked() && x.size() <= static_cast<size_t>(spec.block_size));
-  BlockCodes block = EncodeAt(spec, x, ChooseSharedExponent(spec, x));
+  BlockCodes block = EncodeAt(spec, x, ChooseScale(spec, x));
   for (size_t i = 0; i < x.size(); ++i) {
     if (IsFinite(x[i])) continue;
-    const bool is_float = IsFloatElement(spec.element_type);
-    const bool has_code = is_float && (IsNan(x[i]) ? LayoutOf(spec.element_type).has_nan
-                                                   : LayoutOf(spec.element_type).has_infinity);
+    const FloatLayout& layout = TraitsOf(spec.element_type).layout;
+    const bool has_code = IsNan(x[i]) ? layout.has_nan : layout.has_infinity;
     if (has_code && spec.special_rule == SpecialRule::kPass) {
       block.codes[i] = EncodeFloat(static_cast<double>(x[i]), spec.element_type);
     } else {
@@ -305,13 +265,12 @@ void DequantizeBlock(const FormatSpec& spec, const BlockCodes& block, std::span<
     y[i] =
         block.is_nan
             ? std::numeric_limits<float>::quiet_NaN()
-            : SaturateToFloat(DecodeElement(spec, block.codes[i], block.shared_exponent - shift));
+            : SaturateToFloat(DecodeElement(spec, block.codes[i], std::ldexp(block.scale, -shift)));
   }
 }
 
-uint32_t SharedExponentCode(const FormatSpec& spec, const BlockCodes& block) {
-  if (block.is_nan) return (1u << spec.exponent_bits) - 1;
-  return static_cast<uint32_t>(block.shared_exponent - RangeOf(spec).min_shared_exponent);
+uint32_t ScaleCode(const FormatSpec& spec, const BlockCodes& block) {
+  return block.is_nan ? NanScaleCode(spec) : EncodeScale(spec, block.scale);
 }
 
 void FakeQuantizeBlock(const FormatSpec& spec, std::span<const float> x, std::span<float> y) {
@@ -335,8 +294,9 @@ void FakeQuantizeBlock(const FormatSpec& spec, std::span<const float> x, std::sp
     std::fill(y.begin(), y.end(), std::numeric_limits<float>::quiet_NaN());
     return;
   }
-  const BlockCodes block = EncodeAt(spec, x, ChooseSharedExponent(spec, x));
-  const std::vector<float> original(x.begin(), x.end());  // x and y may be the same memory
+  const BlockCodes block = EncodeAt(spec, x, ChooseScale(spec, x));
+  const std::vector<float> original(x.begin(),
+                                    x.end());  // x and y may be the same memory
   DequantizeBlock(spec, block, y);
   for (size_t i = 0; i < y.size(); ++i) {
     y[i] = IsFinite(original[i]) ? ApplyZeroRule(spec, y[i], original[i]) : original[i];

@@ -36,23 +36,33 @@ int64_t QuantizeInteger(float x, float scale, int64_t zero_point, CodeRange rang
                         RoundingMode mode = RoundingMode::kHalfToEven);
 float DequantizeInteger(int64_t code, float scale, int64_t zero_point);
 
+// --- One element of a block format
+// ----------------------------------------------------------------------------
+
+// Returns the number of an element: the value of a float, and of other elements the code as a whole
+// number, which counts steps of 2^(2 - element_bits).
+double ElementOf(const FormatSpec& spec, uint32_t code);
+
+// Returns the code nearest to the finite x at a scale (the block's times the sub-block's), by the
+// spec's rounding. Numbers beyond the range saturate.
+uint32_t EncodeElement(const FormatSpec& spec, double x, double scale);
+
 // --- One block
 // -------------------------------------------------------------------------------------------------------
 
-// A quantized block. Value i is DecodeElement(codes[i], shared_exponent - shifts[i /
-// sub_block_size]).
+// A quantized block. Value i is the element of codes[i] times scale * 2^-shifts[i /
+// sub_block_size].
 struct BlockCodes {
-  int shared_exponent = 0;      // unbiased
-  bool is_nan = false;          // the whole block is NaN (shared exponent code all ones)
+  double scale = 1;
+  bool is_nan = false;          // the whole block is NaN (the code of its scale is all ones)
   std::vector<int> shifts;      // one a sub-block; empty if the format has no sub-blocks
   std::vector<uint32_t> codes;  // one an element, in the low element_bits
 };
 
-// Returns the shared exponent of a block after spec.scale_choice. NaN and infinity are ignored. A
-// block of zeros takes the spec's smallest. kMse takes errors in units of 2^(floor's exponent),
-// squares and adds them in float32 in the order of the elements, so that kernels can choose the
-// same.
-int ChooseSharedExponent(const FormatSpec& spec, std::span<const float> block);
+// Returns the scale of a block after spec.scale_choice. NaN and infinity are ignored. A block of
+// zeros takes the spec's smallest. kMse takes errors in units of the floor's scale, squares and
+// adds them in float32 in the order of the elements, so that kernels can choose the same.
+double ChooseScale(const FormatSpec& spec, std::span<const float> block);
 
 // Quantizes a block, and writes the values of one. A value that neither codes nor rule can hold
 // (infinity in MXINT8) makes the block NaN. REQUIRES: spec.is_blocked(), x.size() <= block_size,
@@ -60,9 +70,8 @@ int ChooseSharedExponent(const FormatSpec& spec, std::span<const float> block);
 BlockCodes QuantizeBlock(const FormatSpec& spec, std::span<const float> x);
 void DequantizeBlock(const FormatSpec& spec, const BlockCodes& block, std::span<float> y);
 
-// Returns the biased code of a block's shared exponent as it is stored (E8M0 for 8 bits), all ones
-// for NaN.
-uint32_t SharedExponentCode(const FormatSpec& spec, const BlockCodes& block);
+// Returns the code of a block's scale as it is stored (formats/block_scale.h), all ones for NaN.
+uint32_t ScaleCode(const FormatSpec& spec, const BlockCodes& block);
 
 // --- Tensors
 // ---------------------------------------------------------------------------------------------------------

@@ -30,7 +30,7 @@ int Limited(const FormatSpec& spec, int exponent) {
   if (!spec.limit_shared_exponent) return exponent;
   // Biased codes 0 .. 2^n - 2, bias 2^(n - 1) - 1; the last code is NaN (OCP MX 1.0 section 5.4.1).
   int largest = 1;
-  for (int i = 1; i < spec.exponent_bits; ++i) largest *= 2;
+  for (int i = 1; i < spec.scale_bits; ++i) largest *= 2;
   largest -= 1;
   while (exponent < -largest) ++exponent;
   while (exponent > largest) --exponent;

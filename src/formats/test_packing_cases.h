@@ -42,7 +42,7 @@ inline std::vector<FormatSpec> Specs() {
   add_prime(12, 16, 8, 0);  // sub-blocks without bits to shift them
   FormatSpec narrow = specs.back();
   narrow.name = "bfp_prime with 3 exponent bits";
-  narrow.exponent_bits = 3;
+  narrow.scale_bits = 3;
   narrow.sub_block_size = 2;
   narrow.sub_block_shift_bits = 2;
   specs.push_back(narrow);

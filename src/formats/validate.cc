@@ -1,7 +1,9 @@
 // The check that the fields of a FormatSpec fit together.
+#include <string>
 #include <string_view>
 
 #include "base/error.h"
+#include "formats/block_scale.h"
 #include "formats/format_spec.h"
 
 namespace bitpress::formats {
@@ -15,54 +17,34 @@ void Require(bool ok, const FormatSpec& spec, std::string_view field, int64_t va
   }
 }
 
-// Returns the bits of a code, or 0 if the type leaves them to the format.
-int BitsOf(ElementType type) {
-  if (type == ElementType::kSignMagnitude) return 0;
-  if (IsFloatElement(type)) {
-    const FloatLayout layout = LayoutOf(type);
-    return 1 + layout.exponent_bits + layout.mantissa_bits;
-  }
-  const CodeRange range = IntegerRange(type);
-  int bits = 1;
-  while ((int64_t{1} << bits) <= range.quant_max - range.quant_min) ++bits;
-  return bits;
-}
-
-bool IsElementOf(Family family, ElementType type) {
-  const bool is_sign_magnitude = type == ElementType::kSignMagnitude;
-  switch (family) {
-    case Family::kInteger:
-      return !IsFloatElement(type) && !is_sign_magnitude;
-    case Family::kFloat:
-      return IsFloatElement(type);
-    case Family::kMicroscaling:  // OCP MX 1.0 table 1
-      return type == ElementType::kInt8 || (IsFloatElement(type) && BitsOf(type) <= 8);
-    case Family::kBlockFloat:
-      return is_sign_magnitude;
-  }
-  return false;
+// Returns whether formats with or without blocks have such elements.
+bool IsElement(const FormatSpec& spec) {
+  if (!spec.is_blocked()) return spec.is_integer() || spec.is_float();
+  // OCP MX 1.0 table 1, and sign and magnitude.
+  return spec.is_block_float() || spec.element_type == ElementType::kInt8 ||
+         (spec.has_float_elements() && TraitsOf(spec.element_type).bits <= 8);
 }
 
 void ValidateElement(const FormatSpec& spec) {
-  if (!IsElementOf(spec.family, spec.element_type)) {
-    Fail(ErrorCode::kInvalidArgument, "format '{}': its family has no element type {}", spec.name,
-         ElementTypeName(spec.element_type));
+  const ElementTraits& element = TraitsOf(spec.element_type);
+  if (!IsElement(spec)) {
+    Fail(ErrorCode::kInvalidArgument, "format '{}': formats {} blocks have no element type {}",
+         spec.name, spec.is_blocked() ? "with" : "without", element.name);
   }
-  if (spec.family == Family::kBlockFloat) {
+  if (spec.is_block_float()) {
     // A float32 has 24 significant bits: more magnitude bits than 23 would store nothing.
     Require(spec.element_bits >= 2 && spec.element_bits <= 24, spec, "element_bits",
             spec.element_bits, "2 to 24 (sign and 1 to 23 magnitude bits)");
   } else {
-    const int bits = BitsOf(spec.element_type);
-    Require(spec.element_bits == bits, spec, "element_bits", spec.element_bits,
-            fmt::format("{}, as {} has", bits, ElementTypeName(spec.element_type)));
+    Require(spec.element_bits == element.bits, spec, "element_bits", spec.element_bits,
+            fmt::format("{}, as {} has", element.bits, element.name));
   }
 }
 
 void ValidateSubBlocks(const FormatSpec& spec) {
-  if (spec.family != Family::kBlockFloat) {
+  if (!spec.is_block_float()) {
     Require(spec.sub_block_size == 0, spec, "sub_block_size", spec.sub_block_size,
-            "0 for this family");
+            "0 for these elements");
     return;
   }
   Require(spec.sub_block_shift_bits >= 0 && spec.sub_block_shift_bits <= 4, spec,
@@ -76,27 +58,26 @@ void ValidateSubBlocks(const FormatSpec& spec) {
 }  // namespace
 
 void Validate(const FormatSpec& spec) {
-  const bool is_block_family =
-      spec.family == Family::kMicroscaling || spec.family == Family::kBlockFloat;
-  if (is_block_family) {
+  if (spec.scale_bits == 0) {
+    Require(spec.block_size == 0, spec, "block_size", spec.block_size, "0 without scales");
+  } else {
     Require(spec.block_size >= 1 && spec.block_size <= kMaxBlockSize, spec, "block_size",
             spec.block_size, "1 to 65536");
-    Require(spec.exponent_bits >= 2 && spec.exponent_bits <= 8, spec, "exponent_bits",
-            spec.exponent_bits, "2 to 8");
-  } else {
-    Require(spec.block_size == 0, spec, "block_size", spec.block_size, "0 for this family");
+    if (const std::string why = WhyNoScales(spec); !why.empty()) {
+      Fail(ErrorCode::kInvalidArgument, "format '{}': {}", spec.name, why);
+    }
   }
   ValidateElement(spec);
   ValidateSubBlocks(spec);
-  if (IsFloatElement(spec.element_type) && spec.rounding != RoundingMode::kHalfToEven) {
+  if (spec.has_float_elements() && spec.rounding != RoundingMode::kHalfToEven) {
     Fail(ErrorCode::kInvalidArgument,
          "format '{}': floating-point elements round half to even; rounding '{}' is for integers",
          spec.name, RoundingModeName(spec.rounding));
   }
-  if (spec.special_rule == (is_block_family ? SpecialRule::kSaturate : SpecialRule::kNanBlock)) {
+  if (spec.special_rule == (spec.is_blocked() ? SpecialRule::kSaturate : SpecialRule::kNanBlock)) {
     Fail(ErrorCode::kInvalidArgument, "format '{}': special_rule {} is for formats {} blocks",
-         spec.name, is_block_family ? "saturate" : "nan_block",
-         is_block_family ? "without" : "with");
+         spec.name, spec.is_blocked() ? "saturate" : "nan_block",
+         spec.is_blocked() ? "without" : "with");
   }
 }
 

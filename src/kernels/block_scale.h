@@ -34,6 +34,7 @@ struct ScaleRule {
   int least = 0, most = 0;
   int unit_exponent = 0;
   int32_t max_shift = 0;
+  int32_t is_exponent = 1;  // 0: the reference knows how to choose the scales
 
   ScaleRule(const formats::FormatSpec& spec, const ElementParams& element)
       : max_bits(static_cast<int32_t>(element.max_bits)), unit_exponent(element.unit_exponent) {
@@ -42,6 +43,7 @@ struct ScaleRule {
       reach_down = kTwo - max_bits;
     }
     if (!spec.is_blocked()) return;
+    is_exponent = spec.has_exponent_scales();
     least = formats::RangeOf(spec).min_shared_exponent;
     most = formats::RangeOf(spec).max_shared_exponent;
     max_shift = (1 << spec.sub_block_shift_bits) - 1;
@@ -70,7 +72,7 @@ struct ScaleRule {
             static_cast<uint32_t>(127 - used - unit_exponent) << kExponentShift,
             static_cast<int32_t>(static_cast<uint32_t>(max_bits) +
                                  (static_cast<uint32_t>(used) << kExponentShift)),
-            static_cast<int32_t>(is_zero) | in_range};
+            is_exponent & (static_cast<int32_t>(is_zero) | in_range)};
   }
   // Returns how often the limit can be halved without going below the sub-block's largest
   // magnitude.

@@ -10,6 +10,7 @@
 
 #include "base/check.h"
 #include "formats/format_spec.h"
+#include "formats/packed_tensor.h"
 
 namespace bitpress::kernels {
 
@@ -37,7 +38,7 @@ struct BlockWalk {
     size_t rows = static_cast<size_t>(outer);
     if (spec.is_blocked()) {
       block = static_cast<size_t>(spec.block_size);
-      if (spec.sub_block_size > 0 && spec.sub_block_shift_bits > 0) {
+      if (formats::HasShifts(spec)) {
         sub_block = static_cast<size_t>(spec.sub_block_size);
       }
       // Rows that are whole blocks follow each other without a seam: one long row.

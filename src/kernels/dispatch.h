@@ -41,17 +41,23 @@ using Kernel = void (*)(const FakeQuantizeParams&, const float* x, float* y, siz
                         size_t columns, Strides strides);
 using KernelTable = std::array<Kernel, kTargetNames.size()>;
 
-#define BITPRESS_KERNEL(name, text) extern const KernelTable k##name##Table;
-#include "kernels/kernels.inc"
-#undef BITPRESS_KERNEL
+// The kernel of formats without blocks: `length` elements.
+extern const KernelTable kFloatElementsTable;
 
-// The kernels that quantize a block of columns to codes (FakeQuantizer::RunColumnCodes).
+// The kernel that quantizes a block of columns to codes (FakeQuantizer::RunColumnCodes).
 struct ColumnCodes;
 using CodesKernel = void (*)(const FakeQuantizeParams&, const float* x, size_t length,
                              size_t columns, size_t stride, const ColumnCodes& out);
 using CodesTable = std::array<CodesKernel, kTargetNames.size()>;
-extern const CodesTable kFloatBlocksCodesTable, kIntegerBlocksCodesTable,
-    kSignMagnitudeBlocksCodesTable, kMicroexponentBlocksCodesTable;
+
+// The kernels of a family of block formats (kernels.inc).
+struct BlockKernels {
+  KernelTable columns, rows;
+  CodesTable codes;
+};
+#define BITPRESS_BLOCKS(name, is_for) extern const BlockKernels k##name;
+#include "kernels/kernels.inc"
+#undef BITPRESS_BLOCKS
 
 }  // namespace bitpress::kernels
 

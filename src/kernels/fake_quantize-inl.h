@@ -144,7 +144,7 @@ struct BlockKernel {
         if constexpr (kMse) {
           exponent = LeastErrorExponent<kPart>(c, column, length, strides.x, count, amax[k]);
         } else {
-          exponent = BlockExponent(c, amax[k]);
+          exponent = R::ScaleOf(c, amax[k]);
         }
         ForEachSubBlock<kPart>(c, column, length, strides.x, count, exponent,
                                [&](const R& rounder, size_t r) HWY_ATTR {
@@ -163,11 +163,11 @@ struct BlockKernel {
   template <size_t kVectors>
   static HWY_INLINE Rounders<kVectors> MakeRounders(const Constants& c, const VU* amax) {
     if constexpr (kVectors == 1) {
-      return {{R(c, BlockExponent(c, amax[0]))}};
+      return {{R(c, R::ScaleOf(c, amax[0]))}};
     } else {
       static_assert(kVectors == 4);
-      return {{R(c, BlockExponent(c, amax[0])), R(c, BlockExponent(c, amax[1])),
-               R(c, BlockExponent(c, amax[2])), R(c, BlockExponent(c, amax[3]))}};
+      return {{R(c, R::ScaleOf(c, amax[0])), R(c, R::ScaleOf(c, amax[1])),
+               R(c, R::ScaleOf(c, amax[2])), R(c, R::ScaleOf(c, amax[3]))}};
     }
   }
 
@@ -229,7 +229,7 @@ struct BlockKernel {
     }
     amax = GroupMax(amax, std::min(block_size, kLanes));
     if (HWY_UNLIKELY(AnySpecial(amax))) return false;
-    const VU exponent = BlockExponent(c, amax);
+    const VU exponent = R::ScaleOf(c, amax);
     if constexpr (kSub) {
       for (size_t k = 0; k < kVectors; ++k) {
         const R rounder(c, SubBlockExponent(c, exponent, PairMax(Magnitude(value[k]))));

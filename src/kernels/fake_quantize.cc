@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "base/check.h"
+#include "base/error.h"
 #include "base/round_up.h"
 #include "formats/float_bits.h"
 #include "kernels/dispatch.h"
@@ -66,7 +67,7 @@ FakeQuantizeParams BlockParams(const formats::FormatSpec& spec) {
     p.least_exponent = kLeastVectorExponent;
     p.largest_exponent = kLargestVectorExponent;
   }
-  if (formats::IsFloatElement(spec.element_type)) {
+  if (spec.has_float_elements()) {
     const formats::FloatLayout layout = formats::LayoutOf(spec.element_type);
     p.subnormal_offset = ExponentField(layout.max_exponent - (1 - layout.bias));
     p.magic_offset = ExponentField(formats::kFloatMantissaBits - layout.mantissa_bits);
@@ -85,26 +86,12 @@ FakeQuantizeParams ElementParams(const formats::FormatSpec& spec) {
   return p;
 }
 
-struct BlockKernels {
-  const KernelTable& columns;
-  const KernelTable& rows;
-  const CodesTable& codes;
-};
-
 const BlockKernels& KernelsOf(const formats::FormatSpec& spec) {
-  static const BlockKernels float_blocks = {kFloatBlocksColumnsTable, kFloatBlocksRowsTable,
-                                            kFloatBlocksCodesTable};
-  static const BlockKernels integer_blocks = {kIntegerBlocksColumnsTable, kIntegerBlocksRowsTable,
-                                              kIntegerBlocksCodesTable};
-  static const BlockKernels sign_magnitude = {kSignMagnitudeBlocksColumnsTable,
-                                              kSignMagnitudeBlocksRowsTable,
-                                              kSignMagnitudeBlocksCodesTable};
-  static const BlockKernels microexponents = {kMicroexponentBlocksColumnsTable,
-                                              kMicroexponentBlocksRowsTable,
-                                              kMicroexponentBlocksCodesTable};
-  if (formats::IsFloatElement(spec.element_type)) return float_blocks;
-  if (spec.element_type != formats::ElementType::kSignMagnitude) return integer_blocks;
-  return spec.sub_block_size > 0 ? microexponents : sign_magnitude;
+#define BITPRESS_BLOCKS(name, is_for) \
+  if (is_for) return k##name;
+#include "kernels/kernels.inc"
+#undef BITPRESS_BLOCKS
+  Fail(ErrorCode::kUnsupported, "format '{}' has no kernels", spec.name);
 }
 
 }  // namespace

@@ -1,4 +1,5 @@
-// The kernels for block floating point: blocks of sign-magnitude elements.
+// The kernels for blocks of sign-magnitude elements: block floating point, and mx4, mx6, mx9, whose
+// sub-blocks shift the shared exponent.
 #include "kernels/fake_quantize.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -10,39 +11,32 @@
 HWY_BEFORE_NAMESPACE();
 namespace bitpress::kernels::HWY_NAMESPACE {
 
-template <class Function>
-void WithSignMagnitudeBlocks(const FakeQuantizeParams& p, Function&& function) {
-  WithSignMagnitude<false>(p, function);
-}
+struct SignMagnitudeBlocks : FamilyKernels<SignMagnitudeBlocks> {
+  static constexpr std::string_view kColumns = "SignMagnitudeBlocksColumns";
+  static constexpr std::string_view kRows = "SignMagnitudeBlocksRows";
 
-void SignMagnitudeBlocksColumns(const FakeQuantizeParams& p, const float* x, float* y,
-                                size_t length, size_t columns, Strides strides) {
-  NoteRun("SignMagnitudeBlocksColumns", kTargetName);
-  WithSignMagnitudeBlocks(
-      p, [&](auto kernel) { kernel.AllColumns(p, x, y, length, columns, strides); });
-}
+  template <class Function>
+  static void With(const FakeQuantizeParams& p, Function&& function) {
+    WithSignMagnitude<false>(p, function);
+  }
+};
 
-void SignMagnitudeBlocksRows(const FakeQuantizeParams& p, const float* x, float* y, size_t length,
-                             size_t columns, Strides strides) {
-  NoteRun("SignMagnitudeBlocksRows", kTargetName);
-  WithSignMagnitudeBlocks(p,
-                          [&](auto kernel) { kernel.AllRows(p, x, y, length, columns, strides); });
-}
+struct MicroexponentBlocks : FamilyKernels<MicroexponentBlocks> {
+  static constexpr std::string_view kColumns = "MicroexponentBlocksColumns";
+  static constexpr std::string_view kRows = "MicroexponentBlocksRows";
 
-void SignMagnitudeBlocksCodes(const FakeQuantizeParams& p, const float* x, size_t length,
-                              size_t columns, size_t stride, const ColumnCodes& out) {
-  WithSignMagnitudeBlocks(
-      p, [&](auto kernel) { CodesOf(kernel).All(p, x, length, columns, stride, out); });
-}
+  template <class Function>
+  static void With(const FakeQuantizeParams& p, Function&& function) {
+    WithSignMagnitude<true>(p, function);
+  }
+};
 
 }  // namespace bitpress::kernels::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace bitpress::kernels {
-const KernelTable kSignMagnitudeBlocksColumnsTable =
-    BITPRESS_DISPATCH_TABLE(SignMagnitudeBlocksColumns);
-const KernelTable kSignMagnitudeBlocksRowsTable = BITPRESS_DISPATCH_TABLE(SignMagnitudeBlocksRows);
-const CodesTable kSignMagnitudeBlocksCodesTable = BITPRESS_DISPATCH_TABLE(SignMagnitudeBlocksCodes);
+const BlockKernels kSignMagnitudeBlocks = BITPRESS_BLOCK_TABLES(SignMagnitudeBlocks);
+const BlockKernels kMicroexponentBlocks = BITPRESS_BLOCK_TABLES(MicroexponentBlocks);
 }  // namespace bitpress::kernels
 #endif  // HWY_ONCE

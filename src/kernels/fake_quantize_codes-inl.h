@@ -214,7 +214,36 @@ constexpr BlockCodes<R, kMse, kSub> CodesOf(BlockKernel<R, kMse, kSub>) {
   return {};
 }
 
+// The kernels of a family of formats (BlockKernels). Family has the names of the first two for
+// NoteRun, and With(params, function), which calls the function with the BlockKernel of a format.
+template <class Family>
+struct FamilyKernels {
+  static void Columns(const FakeQuantizeParams& p, const float* x, float* y, size_t length,
+                      size_t columns, Strides strides) {
+    NoteRun(Family::kColumns, kTargetName);
+    Family::With(p, [&](auto kernel) { kernel.AllColumns(p, x, y, length, columns, strides); });
+  }
+  static void Rows(const FakeQuantizeParams& p, const float* x, float* y, size_t length,
+                   size_t columns, Strides strides) {
+    NoteRun(Family::kRows, kTargetName);
+    Family::With(p, [&](auto kernel) { kernel.AllRows(p, x, y, length, columns, strides); });
+  }
+  static void Codes(const FakeQuantizeParams& p, const float* x, size_t length, size_t columns,
+                    size_t stride, const ColumnCodes& out) {
+    Family::With(p, [&](auto kernel) { CodesOf(kernel).All(p, x, length, columns, stride, out); });
+  }
+};
+
 }  // namespace bitpress::kernels::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
+
+// The versions of a family's kernels for all targets.
+#ifndef BITPRESS_BLOCK_TABLES
+#define BITPRESS_BLOCK_TABLES(Family)                                                \
+  {                                                                                  \
+    BITPRESS_DISPATCH_TABLE(Family::Columns), BITPRESS_DISPATCH_TABLE(Family::Rows), \
+        BITPRESS_DISPATCH_TABLE(Family::Codes)                                       \
+  }
+#endif
 
 #endif  // toggle

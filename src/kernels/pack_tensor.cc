@@ -314,9 +314,8 @@ class TensorPacker {
 
 ElementParams::ElementParams(const FormatSpec& spec)
     : bits(spec.element_bits), low_bits(formats::LowCodePlaneBits(spec)) {
-  if (!formats::IsFloatElement(spec.element_type)) {
-    kind = spec.element_type == formats::ElementType::kSignMagnitude ? ElementKind::kSignMagnitude
-                                                                     : ElementKind::kTwosComplement;
+  if (!spec.has_float_elements()) {
+    kind = spec.is_block_float() ? ElementKind::kSignMagnitude : ElementKind::kTwosComplement;
     const formats::BlockRange range = formats::RangeOf(spec);
     max_bits = formats::FloatBits(static_cast<float>(range.max_value));
     unit_exponent = -range.fraction_bits;

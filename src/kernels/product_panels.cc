@@ -23,7 +23,7 @@ constexpr size_t kTableGroup = 8, kSixGroup = 16, kByteGroup = 4;
 std::vector<int> WholeElements(const FormatSpec& spec, const BlockUnits& rule) {
   std::vector<int> numbers;
   for (const float element : formats::ElementTable(spec)) {
-    const bool is_float = formats::IsFloatElement(spec.element_type);
+    const bool is_float = spec.has_float_elements();
     const formats::FloatLayout layout =
         is_float ? formats::LayoutOf(spec.element_type) : formats::FloatLayout{};
     const int unit = is_float ? layout.bias - 1 + layout.mantissa_bits : 0;

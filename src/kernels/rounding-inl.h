@@ -53,7 +53,7 @@ constexpr uint32_t kTopAmax = 225u << 23;
 
 constexpr std::string_view kTargetName = NameOfTarget(HWY_TARGET);
 
-enum class Element { kFloat, kSignMagnitude, kTwosComplement };
+using Element = formats::ElementKind;
 
 HWY_INLINE VU Magnitude(VF x) { return hn::And(hn::BitCast(kDu, x), hn::Set(kDu, ~kSign)); }
 HWY_INLINE VF AsFloat(VU bits) { return hn::BitCast(kDf, bits); }
@@ -139,6 +139,9 @@ struct Rounder {
       }
     }
   }
+
+  // Returns the scale of blocks from their largest magnitudes, in the form that the rounder takes.
+  static HWY_INLINE VU ScaleOf(const Constants& c, VU amax) { return BlockExponent(c, amax); }
 
   // Sums with 1.5 * 2^23 steps round, signs included: no zero keeps its sign.
   static constexpr bool kIsQuick =

@@ -36,14 +36,13 @@ std::vector<std::string> ValuesOf(const Node& node) {
   return values;
 }
 
-// Throws if values are to be scaled in a format that has scales of its own.
+// Throws if values are to be scaled in a format whose tensors have no scale.
 void CheckScaled(const Treatment& treatment) {
   const auto check = [](bool is_scaled, const std::optional<formats::FormatSpec>& spec,
                         std::string_view key) {
-    if (!is_scaled || !spec || spec->family == formats::Family::kFloat) return;
-    Fail(ErrorCode::kInvalidArgument,
-         "setting {}: {} has scales of its own; this is for bf16, fp16, fp8_e4m3 and fp8_e5m2", key,
-         spec->name);
+    if (!is_scaled || !spec || spec->scaled_maximum > 0) return;
+    Fail(ErrorCode::kInvalidArgument, "setting {}: {} has scales of its own; this is for {}", key,
+         spec->name, formats::ScaledFormats());
   };
   check(treatment.config.activation_scaled, treatment.activation, "activation_scaled");
   check(treatment.config.weight_scaled, treatment.weight, "weight_scaled");

@@ -59,10 +59,11 @@ TensorPlan RowMaker::Quantized(const std::string& value, Role role, const Format
   if (spec.is_integer()) row.integer = IntegersOf(role, spec, treatment.config);
   const QuantConfig& config = treatment.config;
   if (role == Role::kActivation && config.activation_scaled) {
-    // The range of 16-bit formats is wide, so that nothing need be cut off.
-    row.scaled =
-        ScaledTreatment{spec.element_bits > 8 ? RangeMethod{} : config.activation_range, {}};
-  } else if (role == Role::kWeight && config.weight_scaled) {
+    // The range of 16-bit formats, and of scales of blocks, is wide, so that nothing need be cut
+    // off.
+    const bool is_wide = spec.element_bits > 8 || spec.is_blocked();
+    row.scaled = ScaledTreatment{is_wide ? RangeMethod{} : config.activation_range, {}};
+  } else if (role == Role::kWeight && config.weight_scaled && spec.scaled_maximum > 0) {
     row.scaled = ScaledTreatment{};
   }
   return row;

@@ -8,7 +8,6 @@
 namespace bitpress::plan {
 namespace {
 
-using formats::Family;
 using formats::FormatSpec;
 using formats::ScaleChoice;
 
@@ -139,9 +138,9 @@ std::optional<QuantConfig> TunedConfig(std::string_view name) {
 // few values cost that saturate; floating-point elements of 6 and 8 bits lose nothing but their
 // smallest values. A weight is quantized once and can afford the search.
 ScaleChoice DefaultScaleChoice(const FormatSpec& spec, Role role) {
-  if (!spec.is_blocked()) return ScaleChoice::kFloor;  // no shared exponent to choose
+  if (!spec.has_exponent_scales()) return spec.scale_choice;  // no shared exponent to choose
   if (role != Role::kActivation) return ScaleChoice::kMse;
-  const bool wide_float = formats::IsFloatElement(spec.element_type) && spec.element_bits > 4;
+  const bool wide_float = spec.has_float_elements() && spec.element_bits > 4;
   return wide_float ? ScaleChoice::kCeil : ScaleChoice::kFloor;
 }
 
@@ -213,7 +212,7 @@ std::optional<FormatSpec> Resolve(const QuantConfig& config, Role role, const st
   if (spec.is_blocked()) spec.scale_choice = wanted ? *wanted : DefaultScaleChoice(spec, role);
   spec.rounding = role == Role::kActivation ? config.activation_rounding : config.weight_rounding;
   // The wish is for the weights; a bias may have another format.
-  const bool is_float = formats::IsFloatElement(spec.element_type);
+  const bool is_float = spec.has_float_elements();
   if (is_float && role == Role::kBias) spec.rounding = formats::RoundingMode::kHalfToEven;
   if (is_float && spec.rounding != formats::RoundingMode::kHalfToEven) {
     Fail(ErrorCode::kInvalidArgument,
@@ -259,22 +258,21 @@ bool WritesCasts(OperatorSet operators, const FormatSpec& spec) {
 std::string WhyNoOperator(OperatorSet operators, const FormatSpec& spec) {
   if (operators == OperatorSet::kBitpress || spec.is_integer()) return "";
   if (operators == OperatorSet::kCast) {
-    if (spec.family == Family::kFloat) return "";
+    if (spec.is_float()) return "";
     return fmt::format(
         "no Cast gives {}: operators=cast is for bf16, fp16 and fp8; use operators=bitpress",
         spec.name);
   }
-  if (spec.family == Family::kFloat && spec.element_type != formats::ElementType::kFloat16 &&
-      spec.element_type != formats::ElementType::kBFloat16) {
+  if (spec.quark_name.empty()) {
     return fmt::format(
         "com.amd.quark has no operator for format {}; use operators=bitpress, or a block format",
         spec.name);
   }
-  if (spec.family == Family::kBlockFloat && spec.exponent_bits != 8) {
+  if (spec.is_block_float() && spec.scale_bits != 8) {
     return fmt::format(
         "com.amd.quark has no operator for {}: its shared exponents have 8 bits, not {}; use "
         "operators=bitpress",
-        spec.name, spec.exponent_bits);
+        spec.name, spec.scale_bits);
   }
   return "";
 }

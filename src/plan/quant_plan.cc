@@ -119,13 +119,6 @@ bool IsSameOperator(const std::string& op_type, const std::string& planned) {
 
 }  // namespace
 
-double ScaledMaximum(const formats::FormatSpec& spec) {
-  BITPRESS_DCHECK(spec.family == formats::Family::kFloat);
-  return spec.element_type == formats::ElementType::kBFloat16
-             ? 2
-             : formats::LayoutOf(spec.element_type).max_value;
-}
-
 formats::FormatSpec TensorPlan::Spec() const {
   BITPRESS_DCHECK(is_quantized());
   formats::FormatSpec spec = formats::FindFormat(format);

@@ -33,18 +33,14 @@ struct TensorUse {
   }
 };
 
-// The scale of a tensor in bf16, fp16 or fp8 that is divided by it before it is rounded, and
-// multiplied by it after that. It prevents overflow, and uses all values that the format has.
+// The scale of a tensor that is divided by it before it is rounded, and
+// multiplied by it after that (FormatSpec::scaled_maximum). It prevents overflow, and uses all
+// values that the format has.
 struct ScaledTreatment {
   RangeMethod range;           // the choice of an activation's largest magnitude
   std::optional<float> scale;  // the scale if the plan gives it; statistics do not count then
   bool operator==(const ScaledTreatment&) const = default;
 };
-
-// Returns the magnitude that the largest value of a scaled tensor gets: the largest of the format,
-// but 2 in bf16, whose exponents reach far enough anyway (AMD Quark's choice). REQUIRES: fp8, fp16
-// or bf16.
-double ScaledMaximum(const formats::FormatSpec& spec);
 
 // A row of the plan: a tensor in one treatment. A tensor that is read in different ways has one row
 // for each of them.
@@ -63,7 +59,7 @@ struct TensorPlan {
   // The scales of integers. Exactly the integer formats have it. Their axis is that of
   // `granularity`.
   std::optional<IntegerTreatment> integer;
-  // The scale of a float format. Only formats without blocks may have it.
+  // The scale of a tensor. Only formats with a scaled_maximum may have it.
   std::optional<ScaledTreatment> scaled;
   // The format that an activation is rounded to before it is rounded to `format`, because its
   // producer has another precision than its readers. "": none.

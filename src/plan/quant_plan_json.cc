@@ -239,8 +239,9 @@ IntegerTreatment ReadInteger(ObjectReader& reader, const formats::FormatSpec& sp
 
 ScaledTreatment ReadScaled(ObjectReader& reader, const formats::FormatSpec& spec,
                            const TensorPlan& row) {
-  if (spec.family != formats::Family::kFloat) {
-    Fail(ErrorCode::kInvalidArgument, "'scaled' is for bf16, fp16 and fp8, not for {}", spec.name);
+  if (spec.scaled_maximum == 0) {
+    Fail(ErrorCode::kInvalidArgument, "'scaled' is for {}, not for {}", formats::ScaledFormats(),
+         spec.name);
   }
   ScaledTreatment scaled;
   if (row.role == Role::kActivation && reader.Has("range")) {

@@ -69,7 +69,7 @@ TEST(PlanJson, RoundTripOfEveryPreset) {
         QuantConfig config = ConfigByName(preset.name);
         ApplySetting(config, setting);
         const auto is_float = [](const std::string& name) {
-          return name != "none" && formats::IsFloatElement(formats::FindFormat(name).element_type);
+          return name != "none" && formats::FindFormat(name).has_float_elements();
         };
         const bool rounds_floats = is_float(config.activations) || is_float(config.weights);
         if (setting == std::string("rounding=half_up") && rounds_floats) continue;

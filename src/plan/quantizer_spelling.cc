@@ -10,7 +10,6 @@
 namespace bitpress::plan {
 namespace {
 
-using formats::Family;
 using formats::FormatSpec;
 using formats::RoundingMode;
 using formats::ScaleChoice;
@@ -37,7 +36,7 @@ formats::QuarkMxAttributes QuarkMx(const FormatSpec& spec) {
 formats::QuarkBfpAttributes QuarkBfp(const FormatSpec& spec) {
   formats::QuarkBfpAttributes attributes;
   attributes.bfp_method = spec.sub_block_size > 0 ? "to_bfp_prime" : "to_bfp";
-  attributes.bit_width = spec.exponent_bits + spec.element_bits;
+  attributes.bit_width = spec.scale_bits + spec.element_bits;
   attributes.block_size = spec.block_size;
   attributes.rounding_mode = QuarkRounding(spec.rounding);
   if (spec.sub_block_size > 0) {
@@ -82,7 +81,7 @@ QuantizerSpelling SpellQuark(const FormatSpec& spec, std::optional<int64_t> axis
   QuantizerSpelling spelling;
   spelling.domain = kQuarkDomain;
   auto& attributes = spelling.attributes;
-  if (spec.family == Family::kMicroscaling) {
+  if (!spec.is_block_float()) {
     const formats::QuarkMxAttributes quark = QuarkMx(spec);
     spelling.op_type = "MXQuantizeDequantize";
     attributes.emplace_back("element_dtype", std::string(quark.element_dtype));
@@ -121,9 +120,9 @@ QuantizerSpelling SpellQuantizer(plan::OperatorSet operators, const FormatSpec& 
 FormatSpec SpecOf(plan::OperatorSet operators, const FormatSpec& spec) {
   if (operators == plan::OperatorSet::kBitpress || !spec.is_blocked()) return spec;
   // A weight may have a format that Quark's operators cannot compute, and none to agree with.
-  if (spec.family == Family::kBlockFloat && spec.exponent_bits != 8) return spec;
-  FormatSpec quark = spec.family == Family::kMicroscaling ? formats::QuarkSpec(QuarkMx(spec))
-                                                          : formats::QuarkSpec(QuarkBfp(spec));
+  if (!WhyNoOperator(operators, spec).empty()) return spec;
+  FormatSpec quark = spec.is_block_float() ? formats::QuarkSpec(QuarkBfp(spec))
+                                           : formats::QuarkSpec(QuarkMx(spec));
   quark.scale_choice = spec.scale_choice;
   quark.name = spec.name;  // the name in packed weights; the same bits mean the same values
   return quark;

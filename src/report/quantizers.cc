@@ -22,11 +22,11 @@ constexpr std::string_view kOwnPrefix = "QuantizeDequantize_";
 // Returns the name of our format with the same numbers. Rounding and special cases may differ.
 std::string OwnName(const formats::FormatSpec& spec) {
   for (const formats::FormatSpec& row : formats::AllFormats()) {
-    const bool is_same = row.family == spec.family && row.element_type == spec.element_type &&
-                         row.element_bits == spec.element_bits &&
-                         row.block_size == spec.block_size &&
-                         row.sub_block_size == spec.sub_block_size &&
-                         row.sub_block_shift_bits == spec.sub_block_shift_bits;
+    const bool is_same =
+        row.element_type == spec.element_type && row.scale_type == spec.scale_type &&
+        row.element_bits == spec.element_bits && row.block_size == spec.block_size &&
+        row.sub_block_size == spec.sub_block_size &&
+        row.sub_block_shift_bits == spec.sub_block_shift_bits;
     if (is_same) return row.name;
   }
   return spec.name;

@@ -22,7 +22,7 @@ double KnownElements(const graph::ValueInfo& info) {
 
 // Returns the bits of an element that count: a sign, and the digits of the mantissa.
 int SignificantBits(const formats::FormatSpec& spec) {
-  if (!formats::IsFloatElement(spec.element_type)) return spec.element_bits;
+  if (!spec.has_float_elements()) return spec.element_bits;
   return formats::LayoutOf(spec.element_type).mantissa_bits + 2;
 }
 

@@ -131,10 +131,10 @@ std::vector<Tensor> EncodeBlocks(const WeightJob& job, int64_t axis, const Nativ
 // its finest step.
 int BitsOf(const formats::FormatSpec& spec) {
   double largest = 0;
-  if (formats::IsFloatElement(spec.element_type)) {
+  if (spec.has_float_elements()) {
     const formats::FloatLayout layout = formats::LayoutOf(spec.element_type);
     largest = std::ldexp(layout.max_value, layout.bias - 1 + layout.mantissa_bits);
-  } else if (spec.element_type == formats::ElementType::kSignMagnitude) {
+  } else if (spec.is_block_float()) {
     const int most_shift = (1 << spec.sub_block_shift_bits) - 1;
     largest = std::ldexp((1 << (spec.element_bits - 1)) - 1, most_shift);
   } else {
@@ -180,7 +180,9 @@ NativeWeight NativeWeightOf(std::shared_ptr<const IntegerWeight> weight) {
 NativeWeight NativeWeightOf(std::shared_ptr<const WeightJob> job) {
   const formats::FormatSpec& spec = job->spec();
   NativeWeight native;
-  native.why_not = spec.is_blocked() ? WhyNot(job->source(), spec.block_size) : "it has no blocks";
+  native.why_not = !spec.is_blocked()            ? "it has no blocks"
+                   : !spec.has_exponent_scales() ? "the scales of its blocks are no powers of two"
+                                                 : WhyNot(job->source(), spec.block_size);
   if (!native.why_not.empty()) return native;
   const int bits = BitsOf(spec);
   if (bits > 8) {

@@ -116,7 +116,7 @@ std::string AddScales(UnpackBody& body, const FormatSpec& spec) {
   const UnpackBody::Parts parts = body.AddParts();
   std::string result =
       body.PerPart(scale, parts, body.Scalar("block_size", spec.block_size), "block_scale");
-  if (spec.sub_block_size > 0 && spec.sub_block_shift_bits > 0) {
+  if (formats::HasShifts(spec)) {
     const int bits = spec.sub_block_shift_bits;
     const std::string sub_block = body.Scalar("sub_block_size", spec.sub_block_size);
     const std::string axis = body.Add("Mul", {parts.count, parts.length}, "axis_length");
@@ -166,11 +166,7 @@ void AddPlainBody(UnpackBody& body, const FormatSpec& spec, DataType type) {
 // Returns the bytes of the initializers that a node reads. The format alone says which is which.
 formats::PackedSizes FoundSizes(const graph::Model& model, const graph::Node& node,
                                 const FormatSpec& spec) {
-  formats::PackedSizes sizes;
-  std::vector<size_t*> parts{&sizes.codes};
-  if (formats::LowCodePlaneBits(spec) > 0) parts.push_back(&sizes.low_codes);
-  if (spec.is_blocked()) parts.push_back(&sizes.scales);
-  if (spec.sub_block_size > 0 && spec.sub_block_shift_bits > 0) parts.push_back(&sizes.shifts);
+  const std::vector<formats::PackedPart> parts = formats::PartsOf(spec);
   const PackedReader reader = *PackedReaderOf(node);
   const size_t count = reader.parts_end - reader.first_part;
   if (count != parts.size()) {
@@ -178,8 +174,9 @@ formats::PackedSizes FoundSizes(const graph::Model& model, const graph::Node& no
     FailNotOurs(
         fmt::format("it has {} inputs, expected {}", node.num_inputs(), others + parts.size()));
   }
+  formats::PackedSizes sizes;
   for (size_t i = 0; i < parts.size(); ++i) {
-    *parts[i] = PartOf(model, node.input(reader.first_part + i)).num_bytes;
+    sizes[parts[i]] = PartOf(model, node.input(reader.first_part + i)).num_bytes;
   }
   return sizes;
 }

@@ -15,10 +15,6 @@ using formats::FormatSpec;
 // Sub-blocks have one shift of one bit, eight to a byte. So groups of theirs have eight codes.
 constexpr int64_t kShiftsInByte = 8;
 
-bool HasShifts(const FormatSpec& spec) {
-  return spec.sub_block_size > 0 && spec.sub_block_shift_bits > 0;
-}
-
 Tensor Bytes(std::vector<int64_t> dims, const std::vector<uint8_t>& values) {
   Tensor tensor{DataType::kUInt8, std::move(dims), std::vector<std::byte>(values.size())};
   std::memcpy(tensor.bytes.data(), values.data(), values.size());
@@ -51,7 +47,7 @@ std::string AddShifts(UnpackBody& body, const FormatSpec& spec) {
 // Adds the values of codes, which are bytes in the shape of the groups.
 std::string AddValues(UnpackBody& body, const FormatSpec& spec, const std::string& bytes) {
   const int bits = formats::CodePlaneBits(spec);
-  const GroupLookup lookup = LookupOf(bits, HasShifts(spec));
+  const GroupLookup lookup = LookupOf(bits, formats::HasShifts(spec));
   std::string index;
   if (lookup.weights.empty()) {
     index = body.Cast(bytes, DataType::kInt32, "index");
@@ -153,7 +149,7 @@ std::vector<float> TableOf(const GroupLookup& lookup, int bits, const std::vecto
 }
 
 std::optional<GroupShapes> GroupShapesOf(const FormatSpec& spec, const BlockView& view) {
-  const bool has_shifts = HasShifts(spec);
+  const bool has_shifts = formats::HasShifts(spec);
   if (formats::LowCodePlaneBits(spec) > 0) return std::nullopt;
   const int bits = formats::CodePlaneBits(spec);
   if (has_shifts && (spec.sub_block_shift_bits != 1 || !CanHaveShifts(bits))) return std::nullopt;

@@ -32,18 +32,12 @@ struct Job {
   std::vector<graph::HeldInitializer> parts;
   std::string node;  // for messages
 
-  // Returns the bytes by their meaning. The format alone says which part is which.
   formats::PackedView View() const {
     formats::PackedView view;
-    size_t next = 0;
-    const auto take = [&](bool has_part) {
-      return has_part && next < parts.size() ? BytesOf(parts[next++]) : std::span<const uint8_t>();
-    };
-    const formats::FormatSpec& spec = weight.spec;
-    view.codes = take(true);
-    view.low_codes = take(formats::LowCodePlaneBits(spec) > 0);
-    view.scales = take(spec.is_blocked());
-    view.shifts = take(spec.sub_block_size > 0 && spec.sub_block_shift_bits > 0);
+    const std::vector<formats::PackedPart> meanings = formats::PartsOf(weight.spec);
+    for (size_t i = 0; i < meanings.size() && i < parts.size(); ++i) {
+      view[meanings[i]] = BytesOf(parts[i]);
+    }
     return view;
   }
 

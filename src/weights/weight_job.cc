@@ -86,12 +86,10 @@ formats::FormatSpec StoredSpec(const plan::TensorPlan& row, plan::OperatorSet op
   return spec;
 }
 
-// Returns the largest magnitude that a format has, whatever the scale of a block. REQUIRES: it is a
-// float or a Microscaling format.
+// Returns the largest magnitude that a format has, whatever the scale of a block.
 float LargestOf(const formats::FormatSpec& spec) {
-  if (spec.family == formats::Family::kFloat) {
-    return static_cast<float>(formats::LayoutOf(spec.element_type).max_value);
-  }
+  if (spec.is_float()) return static_cast<float>(formats::LayoutOf(spec.element_type).max_value);
+  if (!spec.has_exponent_scales()) return static_cast<float>(spec.scaled_maximum);
   constexpr int kLargestExponent = 127;  // of float32, and of a shared exponent
   const formats::BlockRange range = formats::RangeOf(spec);
   return static_cast<float>(std::ldexp(range.max_value, kLargestExponent - range.max_exponent));
@@ -101,9 +99,7 @@ float LargestOf(const formats::FormatSpec& spec) {
 // scale at which the nearest value is no float32: `limited` holds what is to be rounded then.
 uint64_t LimitOverflow(const formats::FormatSpec& spec, std::span<const float>& x,
                        std::vector<float>& limited) {
-  if (spec.family != formats::Family::kFloat && spec.family != formats::Family::kMicroscaling) {
-    return 0;
-  }
+  if (spec.is_block_float()) return 0;
   const float largest = LargestOf(spec);
   const auto count = static_cast<uint64_t>(
       std::ranges::count_if(x, [&](float value) { return std::abs(value) > largest; }));
@@ -166,7 +162,7 @@ void MeasureErrors(std::span<const float> x, std::span<const float> y, ThreadPoo
 float ScaleOf(const formats::FormatSpec& spec, std::span<const float> values) {
   float largest = 0;
   for (const float value : values) largest = std::max(largest, std::abs(value));
-  const auto ratio = static_cast<float>(largest / plan::ScaledMaximum(spec));
+  const auto ratio = static_cast<float>(largest / spec.scaled_maximum);
   return std::isnormal(ratio) ? ratio : 1.0F;
 }
 
@@ -255,14 +251,10 @@ std::vector<Tensor> WeightJob::Pack(const std::vector<PackedStorage::Initializer
     const uint64_t num_bytes = NumBytes(part.type, NumElements(part.dims));
     tensors.push_back({part.type, part.dims, std::vector<std::byte>(num_bytes)});
   }
+  const std::vector<formats::PackedPart> meanings = formats::PartsOf(spec_);
   for (size_t i = 0; i < parts.size(); ++i) {
-    const std::span<uint8_t> bytes(reinterpret_cast<uint8_t*>(tensors[i].bytes.data()),
-                                   tensors[i].bytes.size());
-    const std::string& suffix = parts[i].suffix;
-    (suffix == "codes"       ? spans.codes
-     : suffix == "low_codes" ? spans.low_codes
-     : suffix == "scales"    ? spans.scales
-                             : spans.shifts) = bytes;
+    spans[meanings[i]] = {reinterpret_cast<uint8_t*>(tensors[i].bytes.data()),
+                          tensors[i].bytes.size()};
   }
   WithContext(fmt::format("{}: {} '{}'", reader_, role_, value_), [&] {
     kernels::PackTensor(spec_, view_.outer, view_.axis, view_.inner, y, spans, pool);

@@ -43,7 +43,7 @@ void MeasureErrors(std::span<const float> x, std::span<const float> y, ThreadPoo
                    WeightStatistics& statistics);
 
 // Returns the scale that a scaled weight is divided by: its largest magnitude /
-// plan::ScaledMaximum, or 1 if that is no normal number.
+// scaled_maximum, or 1 if that is no normal number.
 float ScaleOf(const formats::FormatSpec& spec, std::span<const float> values);
 
 // One weight. Thread-safe: it does not change.

@@ -213,7 +213,7 @@ float QuantizeDequantize(float x, float scale, formats::ElementType type, int64_
   // Quark's float16 has neither scale nor zero point; its bfloat16 adds a zero point of +0, after
   // which -0 is +0.
   const bool has_scale = type != formats::ElementType::kFloat16;
-  if (formats::IsFloatElement(type)) {
+  if (formats::TraitsOf(type).kind == formats::ElementKind::kFloat) {
     const double scaled = static_cast<double>(has_scale ? x / scale + 0.0f : x);
     const double value = ref::DecodeFloat(ref::EncodeFloat(scaled, type), type);
     return static_cast<float>(value) * (has_scale ? scale : 1.0f);
@@ -240,7 +240,7 @@ TEST_P(GoldenOutputs, QuantizeLinearEqualsQuark) {
     const bool per_axis = !golden_case["axis"].is_null();
     const View view = ViewOf(input.dims, per_axis ? golden_case["axis"].get<int64_t>() : 0);
     const formats::ElementType type = TypeOf(golden_case["type"]);
-    const bool is_float = formats::IsFloatElement(type);
+    const bool is_float = formats::TraitsOf(type).kind == formats::ElementKind::kFloat;
     const int64_t zero_point = is_float ? 0 : golden_case["zero_point"].get<int64_t>();
     std::vector<float> y(x.size());
     for (size_t i = 0; i < x.size(); ++i) {
