@@ -40,6 +40,7 @@ NAVIGATION = {
         "MX4, MX6, MX9": "formats/mx",
         "MXFP8, MXFP6, MXFP4": "formats/mxfp",
         "MXINT8": "formats/mxint8",
+        "NVFP4": "formats/nvfp4",
     },
     "Measured": {
         "Accuracy": "accuracy",

@@ -4,6 +4,8 @@
 #include <cmath>
 #include <limits>
 
+#include "formats/block_scale.h"
+
 namespace bitpress::emit {
 namespace {
 
@@ -148,6 +150,7 @@ class BlockBody {
   std::string Number(double value) { return body_.Number(value); }
   bool has_sub_blocks() const { return spec_.sub_block_size > 0; }
 
+  std::string FloatScale(const std::string& largest);
   std::string WantedScale(const std::string& largest);
   std::string Limited(const std::string& scale);
   std::string QuantizeAt(const std::string& shared_scale);
@@ -204,6 +207,19 @@ std::string BlockBody::WantedScale(const std::string& largest) {
   return Add("Div", "wanted_scale", {power, factor});
 }
 
+// Returns the nearest scale of a floating-point type at which the largest element is a largest
+// magnitude. Quotients of float32 round as exact ones do, because ties times elements are float32
+// numbers.
+std::string BlockBody::FloatScale(const std::string& largest) {
+  FormatSpec type = spec_;
+  type.element_type = spec_.scale_type;
+  const std::string wanted = Add("Div", "wanted_scale", {largest, Number(range_.max_value)});
+  const double most = formats::LayoutOf(spec_.scale_type).max_value;
+  const std::string limited = Add("Min", "limited_scale", {wanted, Number(most)});
+  const std::string rounded = RoundMagnitudes(body_, type, limited);
+  return Add("Max", "shared_scale", {rounded, Number(formats::LeastScale(spec_))});
+}
+
 std::string BlockBody::Limited(const std::string& scale) {
   return Add("Clip", "shared_scale",
              {scale, body_.Scalar(PowerOfTwo(range_.min_shared_exponent)),
@@ -223,13 +239,18 @@ std::string BlockBody::QuantizeAt(const std::string& shared_scale) {
     const std::string at_least = Add("Max", "sub_scale_at_least", {wanted_sub_scale_, least});
     scale = Add("Min", "sub_scale", {at_least, scale});
   }
-  const std::string inverse_scale = Add("Div", "inverse_scale", {Number(1.0), scale});
-  const std::string scaled = Add("Mul", "scaled", {x_, inverse_scale});
+  std::string scaled;
+  if (spec_.has_exponent_scales()) {
+    const std::string inverse_scale = Add("Div", "inverse_scale", {Number(1.0), scale});
+    scaled = Add("Mul", "scaled", {x_, inverse_scale});
+  } else {
+    scaled = Add("Div", "scaled", {x_, scale});
+  }
   const std::string rounded = RoundToElements(body_, spec_, range_.max_value, scaled);
   const std::string decoded = Add("Mul", "decoded", {rounded, scale});
   // The decoded value of an element may be too large for float32.
-  const bool fits =
-      spec_.is_block_float() || (IsFloat(spec_) && spec_.scale_choice == ScaleChoice::kFloor);
+  const bool fits = spec_.is_block_float() || !spec_.has_exponent_scales() ||
+                    (IsFloat(spec_) && spec_.scale_choice == ScaleChoice::kFloor);
   if (fits) return decoded;
   return Add("Clip", "decoded_finite",
              {decoded, body_.Scalar(-kLargestFloat), body_.Scalar(kLargestFloat)});
@@ -297,7 +318,8 @@ std::string BlockBody::Quantize(const std::string& blocks, const std::string& fl
     block_max = body_.ReduceMax("block_max", finite_magnitude, kBlockAxis);
   }
   body_.SetPrefix("block_");
-  const std::string wanted = WantedScale(block_max);
+  const std::string wanted =
+      spec_.has_exponent_scales() ? WantedScale(block_max) : FloatScale(block_max);
   body_.SetPrefix("");
 
   x_ = blocks;
@@ -312,7 +334,8 @@ std::string BlockBody::Quantize(const std::string& blocks, const std::string& fl
   }
   const std::string decoded =
       QuantizeAt(spec_.scale_choice == ScaleChoice::kMse ? LeastErrorScale(wanted, flat_dims)
-                                                         : Limited(wanted));
+                 : spec_.has_exponent_scales()           ? Limited(wanted)
+                                                         : wanted);
   if (!is_nan_block) return Add("Where", "quantized", {is_special_, blocks, decoded});
   const std::string is_nan = Add("Greater", "is_nan_block", {block_max, Number(kLargestFloat)});
   return Add("Where", "quantized", {is_nan, Number(kNan), decoded});

@@ -7,10 +7,27 @@
 #include "base/check.h"
 #include "base/error.h"
 #include "formats/float_bits.h"
+#include "formats/reference.h"
 
 namespace bitpress::formats {
+namespace {
+
+// Returns the code of the scale nearest to a positive number, ties to even. Scales of
+// floating-point types are above zero.
+uint32_t NearestScaleCode(const FormatSpec& spec, double scale) {
+  return std::max(ref::EncodeFloat(scale, spec.scale_type), 1u);
+}
+
+}  // namespace
 
 std::string WhyNoScales(const FormatSpec& spec) {
+  if (spec.scale_type == ElementType::kFloat8E4M3) {
+    if (spec.sub_block_size > 0 || spec.is_block_float()) return "its scales move no exponents";
+    if (spec.scale_choice == ScaleChoice::kEven) return "";
+    return fmt::format(
+        "its scales are floats, which are rounded to nearest: scale choice even, not {}",
+        ScaleChoiceName(spec.scale_choice));
+  }
   if (spec.scale_type != ElementType::kPowerOfTwo) {
     return fmt::format("scales of blocks are no {}", TraitsOf(spec.scale_type).name);
   }
@@ -21,16 +38,23 @@ std::string WhyNoScales(const FormatSpec& spec) {
 double DecodeScale(const FormatSpec& spec, uint32_t code) {
   BITPRESS_DCHECK(spec.is_blocked());
   if (code >= NanScaleCode(spec)) return std::numeric_limits<double>::quiet_NaN();
+  if (!spec.has_exponent_scales()) return ref::DecodeFloat(code, spec.scale_type);
   return std::ldexp(1.0, RangeOf(spec).min_shared_exponent + static_cast<int>(code));
 }
 
 uint32_t EncodeScale(const FormatSpec& spec, double scale) {
+  if (!spec.has_exponent_scales()) return ref::EncodeFloat(scale, spec.scale_type);
   return static_cast<uint32_t>(FloorLog2(scale) - RangeOf(spec).min_shared_exponent);
 }
 
-uint32_t NanScaleCode(const FormatSpec& spec) { return (1u << spec.scale_bits) - 1; }
+uint32_t NanScaleCode(const FormatSpec& spec) {
+  const int sign_bits = spec.has_exponent_scales() ? 0 : 1;
+  return (1u << (spec.scale_bits - sign_bits)) - 1;
+}
 
-double LeastScale(const FormatSpec& spec) { return DecodeScale(spec, 0); }
+double LeastScale(const FormatSpec& spec) {
+  return DecodeScale(spec, spec.has_exponent_scales() ? 0 : 1);
+}
 
 namespace ref {
 namespace {
@@ -89,6 +113,9 @@ int LeastExponent(const FormatSpec& spec, std::span<const float> part, int least
 
 ScaleCandidates CandidateScales(const FormatSpec& spec, double amax) {
   const BlockRange range = RangeOf(spec);
+  if (!spec.has_exponent_scales()) {
+    return {{DecodeScale(spec, NearestScaleCode(spec, amax / range.max_value))}};
+  }
   const int wanted = WantedExponent(spec, amax);
   const int spread = spec.scale_choice == ScaleChoice::kMse ? 1 : 0;
   ScaleCandidates candidates;
@@ -100,7 +127,28 @@ ScaleCandidates CandidateScales(const FormatSpec& spec, double amax) {
   return candidates;
 }
 
+namespace {
+
+// Returns the scales at which some element is the largest magnitude.
+std::vector<double> FloatScalesToPack(const FormatSpec& spec, std::span<const float> y) {
+  double amax = 0;
+  for (const float value : y) {
+    if (IsFinite(value)) amax = std::max(amax, std::fabs(ToDouble(value)));
+  }
+  std::vector<double> scales;
+  for (uint32_t code = (1u << (spec.element_bits - 1)) - 1; amax > 0 && code > 0; --code) {
+    const double wanted = amax / DecodeFloat(code, spec.element_type);
+    const double scale = DecodeScale(spec, NearestScaleCode(spec, wanted));
+    if (scale == wanted) scales.push_back(scale);
+  }
+  if (scales.empty()) scales.push_back(LeastScale(spec));
+  return scales;
+}
+
+}  // namespace
+
 std::vector<double> ScalesToPack(const FormatSpec& spec, std::span<const float> y) {
+  if (!spec.has_exponent_scales()) return FloatScalesToPack(spec, y);
   const BlockRange range = RangeOf(spec);
   const int exponent = LeastExponent(spec, y, range.min_shared_exponent);
   return {std::ldexp(1.0, std::min(exponent, range.max_shared_exponent))};

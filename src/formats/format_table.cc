@@ -79,6 +79,18 @@ FormatSpec Microscaling(const char* name, ElementType type, DataType onnx_type, 
   return spec;
 }
 
+// NVIDIA's NVFP4: blocks of 16 share an E4M3 number, and a tensor a float that gives its largest
+// magnitude the largest element and scale.
+FormatSpec FloatScaled(const char* name, ElementType type, ElementType scale_type,
+                       DataType onnx_type) {
+  FormatSpec spec = Microscaling(name, type, onnx_type, "");
+  spec.block_size = 16;
+  spec.scale_type = scale_type;
+  spec.scale_choice = ScaleChoice::kEven;
+  spec.scaled_maximum = LayoutOf(type).max_value * LayoutOf(scale_type).max_value;
+  return spec;
+}
+
 FormatSpec BlockFloat(std::string name, int element_bits, int block_size, int scale_bits,
                       const char* quark) {
   FormatSpec spec;
@@ -129,6 +141,7 @@ const std::vector<FormatSpec>& Table() {
       Microscaling("mxfp6_e3m2", E::kFloat6E3M2, D::kUndefined, "fp6_e3m2"),
       Microscaling("mxfp6_e2m3", E::kFloat6E2M3, D::kUndefined, "fp6_e2m3"),
       Microscaling("mxfp4_e2m1", E::kFloat4E2M1, D::kFloat4E2M1, "fp4_e2m1"),
+      FloatScaled("nvfp4", E::kFloat4E2M1, E::kFloat8E4M3, D::kFloat4E2M1),
       Microscaling("mxint8", E::kInt8, D::kInt8, "int8"),
   };
   return table;

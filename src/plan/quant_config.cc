@@ -31,6 +31,7 @@ constexpr Preset kPresets[] = {
     {"MXFP6E3M2", "mxfp6_e3m2", "mxfp6_e3m2"},
     {"MXFP6E2M3", "mxfp6_e2m3", "mxfp6_e2m3"},
     {"MXFP4E2M1", "mxfp4_e2m1", "mxfp4_e2m1"},
+    {"NVFP4", "nvfp4", "nvfp4", "activation_scaled=true,weight_scaled=true"},
     {"MXINT8", "mxint8", "mxint8"},
     // AMD Quark's integer configurations, with its types and kinds of scales, and our ranges. Their
     // weights stay int8, because a compiler may read them.

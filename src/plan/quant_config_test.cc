@@ -23,7 +23,7 @@ std::string MessageOf(Function&& function) {
 }
 
 TEST(ConfigByName, EveryPresetNamesAFormat) {
-  EXPECT_EQ(AllPresets().size(), 49u);
+  EXPECT_EQ(AllPresets().size(), 50u);
   for (const Preset& preset : AllPresets()) {
     const QuantConfig config = ConfigByName(preset.name);
     EXPECT_EQ(config.name, preset.name);
@@ -237,7 +237,8 @@ TEST(ResolveFormat, FloatElementsRoundHalfToEven) {
 }
 
 TEST(CheckHasOperator, QuarkHasNoFloat8AndNoNarrowExponents) {
-  for (const char* name : {"fp8_e4m3", "fp8_e5m2", "bfp(bits=13, block=32, exponent_bits=5)"}) {
+  for (const char* name :
+       {"fp8_e4m3", "fp8_e5m2", "nvfp4", "bfp(bits=13, block=32, exponent_bits=5)"}) {
     const auto spec = formats::FindFormat(name);
     EXPECT_NO_THROW(CheckHasOperator(OperatorSet::kBitpress, spec)) << name;
     EXPECT_THAT(MessageOf([&] { CheckHasOperator(OperatorSet::kQuark, spec); }),
@@ -245,7 +246,7 @@ TEST(CheckHasOperator, QuarkHasNoFloat8AndNoNarrowExponents) {
         << name;
   }
   for (const Preset& preset : AllPresets()) {
-    if (preset.activations == "none") continue;
+    if (preset.activations == "none" || preset.activations == "nvfp4") continue;
     EXPECT_NO_THROW(CheckHasOperator(OperatorSet::kQuark, formats::FindFormat(preset.activations)));
   }
 }

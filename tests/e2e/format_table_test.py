@@ -16,13 +16,13 @@ from onnxruntime import GraphOptimizationLevel
 FORMATS = {
     "fp16": (73.6, 71.1), "bf16": (55.6, 52.6), "fp8_e4m3": (9.5, 28.6), "fp8_e5m2": (25.8, 22.6), "bfp16": (44.4, 41.5),
     "mx4": (16.0, 13.4), "mx6": (28.5, 25.1), "mx9": (46.4, 43.0), "mxfp8_e5m2": (25.8, 22.6), "mxfp8_e4m3": (31.6, 28.6),
-    "mxfp6_e3m2": (25.8, 22.6), "mxfp6_e2m3": (30.8, 27.5), "mxfp4_e2m1": (18.9, 16.3), "mxint8": (41.4, 39.1),
+    "mxfp6_e3m2": (25.8, 22.6), "mxfp6_e2m3": (30.8, 27.5), "mxfp4_e2m1": (18.9, 16.3), "mxint8": (41.4, 39.1), "nvfp4": (11.7, 18.1),
     "bfp(bits=13, block=32)": (24.1, 20.5), "bfp(bits=11, block=7)": (14.7, 11.9), "bfp(bits=20, block=16)": (66.4, 62.8),
     "bfp(bits=24, block=8)": (91.9, 89.4), "bfp(bits=10, block=32, exponent_bits=5)": (24.1, 20.5),
     "bfp(bits=8, block=5, exponent_bits=5)": (15.3, 12.2), "mx(bits=13, block=20, sub_block=4, shift_bits=2)": (27.9, 24.1),
     "mxfp8_e4m3(block=16)": (31.6, 28.6), "mxfp4_e2m1(block=64)": (18.8, 16.6), "mxint8(block=256)": (40.5, 38.1),
 }
-HAVE_NO_OPERATORS = {"fp16", "bf16", "fp8_e4m3", "fp8_e5m2", "bfp(bits=20, block=16)", "bfp(bits=24, block=8)"}
+HAVE_NO_OPERATORS = {"nvfp4", "fp16", "bf16", "fp8_e4m3", "fp8_e5m2", "bfp(bits=20, block=16)", "bfp(bits=24, block=8)"}
 # The table holds what was measured of weights in integers, by granularity. 7 and 32 do not divide the sizes of the model. Symmetric and asymmetric codes
 # take turns, so that each granularity and each number of bits, signed or not, has both.
 GRANULARITIES = ("per_tensor", "per_axis", "per_block(7)", "per_block(32)")

@@ -299,6 +299,7 @@ SCALED = ["--set", "activation_scaled=true", "--set", "weight_scaled=true"]
 # Any format with any operators: the operators differ in what is written, the formats in how a scale is chosen.
 @pytest.mark.parametrize("operators, format, measured", [
     ("bitpress", "bf16", 54.8), ("bitpress", "fp16", 55.6), ("bitpress", "fp8_e4m3", 27.5), ("bitpress", "fp8_e5m2", 28.0),
+    ("bitpress", "nvfp4", 18.9),
     ("cast", "bf16", 54.8), ("cast", "fp8_e4m3", 27.5), ("quark", "bf16", 54.8)])
 def test_scaled_floats(operators, format, measured, quantized, samples, wanted, run_model):
     config = "FP16_SIMULATED" if format == "fp16" else format  # fp16 is a preset, too
@@ -313,8 +314,8 @@ def test_scaled_floats(operators, format, measured, quantized, samples, wanted, 
     largest = max(abs(np.load(path)).max() for path in samples.iterdir())
     if format == "bf16":
         assert np.isclose(scale, largest / 2)
-    elif format == "fp16":
-        assert np.isclose(scale, largest / 65504)
+    elif format in ("fp16", "nvfp4"):
+        assert np.isclose(scale, largest / {"fp16": 65504, "nvfp4": 6 * 448}[format])
     elif format == "fp8_e4m3":
         assert 0.9 * largest / 448 < scale <= largest / 448
         zero_points = [tensor.data_type for tensor in stored if tensor.name == "x_zero_point"]

@@ -54,11 +54,12 @@ class Quantizer:
 INTEGERS = [Quantizer(name, choice, rounding, sizes)
             for number, (name, sizes) in enumerate([*((name, ()) for name in INTEGER_BLOCKS), *(("bfp", sizes) for sizes in BFP_SIZES)])
             for i, choice in enumerate(SCALE_CHOICES) for j, rounding in enumerate(ROUNDINGS) if (number + i + j) % 2 == 0]
+FLOAT_SCALES = [Quantizer("nvfp4", "even")]
 ALL = ([Quantizer(name) for name in FLOAT_FORMATS]
-       + [Quantizer(name, choice) for name, choice in itertools.product(FLOAT_BLOCKS, SCALE_CHOICES)] + INTEGERS)
+       + [Quantizer(name, choice) for name, choice in itertools.product(FLOAT_BLOCKS, SCALE_CHOICES)] + INTEGERS + FLOAT_SCALES)
 # Each format once, for what depends on operators and not on numbers: scale choices and roundings take turns.
 EACH = ([Quantizer(name) for name in FLOAT_FORMATS] + [Quantizer(name, choice) for name, choice in zip(FLOAT_BLOCKS, SCALE_CHOICES * 2)]
-        + [INTEGERS[6 * number + number % 6] for number in range(len(INTEGERS) // 6)])
+        + [INTEGERS[6 * number + number % 6] for number in range(len(INTEGERS) // 6)] + FLOAT_SCALES)
 # One of each way of doing things, for what depends on neither.
 SOME = [Quantizer("bf16"), Quantizer("fp8_e4m3"), Quantizer("mxfp8_e4m3", "even"), Quantizer("mxint8", rounding="half_up"),
         Quantizer("bfp", "mse", sizes=(13, 5, 8)), Quantizer("mx6", "ceil", "half_away_from_zero"), Quantizer("mx9", "mse")]
