@@ -132,6 +132,7 @@ void WeightGrid::FitBlocks(std::span<const float> values, ThreadPool& pool) {
   const auto [outer, axis, inner] = job.view();
   const int64_t num_blocks = (axis + spec.block_size - 1) / spec.block_size;
   const int fraction_bits = has_float_elements_ ? 0 : spec.element_bits - 2;
+  const float tensor_scale = tensor_scale_.value_or(1);
   units_.resize(values.size());
   block_index_.resize(values.size());
   const auto columns = static_cast<size_t>(inner);
@@ -143,13 +144,13 @@ void WeightGrid::FitBlocks(std::span<const float> values, ThreadPool& pool) {
     std::vector<float> block(length);
     for (size_t column = 0; column < columns; ++column) {
       const size_t first = static_cast<size_t>(row * axis + begin) * columns + column;
-      for (size_t k = 0; k < length; ++k) block[k] = values[first + k * columns] / tensor_scale_;
+      for (size_t k = 0; k < length; ++k) block[k] = values[first + k * columns] / tensor_scale;
       const formats::ref::BlockCodes codes = formats::ref::QuantizeBlock(spec, block);
       for (size_t k = 0; k < length; ++k) {
         const int shift =
             codes.shifts.empty() ? 0 : codes.shifts[k / static_cast<size_t>(spec.sub_block_size)];
         units_[first + k * columns] =
-            static_cast<float>(std::ldexp(codes.scale * tensor_scale_, -shift - fraction_bits));
+            static_cast<float>(std::ldexp(codes.scale * tensor_scale, -shift - fraction_bits));
         block_index_[first + k * columns] = static_cast<uint32_t>(task * columns + column);
       }
     }
@@ -274,13 +275,12 @@ QuantizedWeight WeightGrid::Quantize(std::span<const float> values, ThreadPool& 
     take(weight.Simulate(pool, statistics));
     result.params = weight.Params(pool);
   } else {
-    const weights::WeightJob job(Lend(values, dims_), row_, operators_, reader_,
-                                 !params_.empty() ? std::optional(params_.front().scale)
-                                 : row_.scaled    ? std::optional(tensor_scale_)
-                                                  : std::nullopt);
+    const weights::WeightJob job(
+        Lend(values, dims_), row_, operators_, reader_,
+        !params_.empty() ? std::optional(params_.front().scale) : tensor_scale_);
     take(job.Simulate(pool, statistics));
     result.params = params_;
-    if (params_.empty() && row_.scaled) result.params = {{tensor_scale_, 0}};
+    if (tensor_scale_) result.params = {{*tensor_scale_, 0}};
   }
   return result;
 }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -122,7 +123,7 @@ class WeightGrid {
   std::vector<float> units_;        // scale of each element; empty: all are 1
   std::vector<float> zero_points_;  // zero point of each element; empty: all are 0
   std::vector<formats::QParams> params_;
-  float tensor_scale_ = 1;  // of all values of a tensor in blocks; 1 if it has no such scale
+  std::optional<float> tensor_scale_;   // of a tensor in blocks, after FitScales
   std::vector<uint32_t> params_index_;  // index in params_ of each element
   std::vector<uint32_t> block_index_;   // block of each element, for block formats only
   size_t num_scales_ = 0;
