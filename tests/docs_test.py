@@ -173,6 +173,13 @@ def test_pages_use_the_words_of_the_field():
     assert not [f"{name_of(page)}: {line}" for page in pages for line in prose(page).splitlines() if re.search(words, line)]
 
 
+def test_sources_use_the_words_of_the_field():
+    words = r"\b(?:wish(?:ed|es)?|judg(?:e|es|ed|ing|ement)|teach(?:es)?|taught|kin|hears?|heard|mends?|mended|doors?)\b|Judge|Wish|Teach|TheDoor"
+    sources = [path for room in ("src", "apps", "python", "include") for path in (ROOT / room).rglob("*") if path.suffix in (".h", ".cc", ".inc", ".py", ".in", ".js")]
+    assert len(sources) > 500
+    assert not [f"{path}: {line}" for path in sources for line in path.read_text(encoding="utf-8").splitlines() if re.search(words, line)]
+
+
 def test_headings_of_tables_are_not_empty():
     empty = r"^\|(?:.*\|)? *\|.*\n\|[-|: ]+\|$"
     assert re.search(empty, "| | a |\n|---|---|\n", re.MULTILINE) and re.search(empty, "| a | |\n|---|---|\n", re.MULTILINE)

@@ -21,7 +21,7 @@ data::SampleSpec ToSpec(const Samples& samples);
 
 // Calls `function()`. Errors leave with options spelt as C++ has them.
 template <typename Function>
-decltype(auto) AtTheDoor(Function&& function) {
+decltype(auto) AtEntryPoint(Function&& function) {
   try {
     return function();
   } catch (const Error& error) {

@@ -40,7 +40,7 @@ QuantizeResult ToResult(const tasks::QuantizeReport& report) {
 }  // namespace
 
 QuantizeResult Quantize(const QuantizeOptions& options) {
-  return api::AtTheDoor([&] {
+  return api::AtEntryPoint([&] {
     tasks::QuantizeOptions request;
     request.model = options.model;
     request.output = options.output;
@@ -61,7 +61,7 @@ QuantizeResult Quantize(const QuantizeOptions& options) {
 
 void MakePlan(const std::filesystem::path& model, const Configuration& configuration,
               const std::filesystem::path& output) {
-  api::AtTheDoor([&] {
+  api::AtEntryPoint([&] {
     const plan::QuantConfig config = api::ToConfig(configuration);
     CheckWritable(output);
     WriteFile(output, plan::ToJson(tasks::MakePlan(model, config)));
@@ -69,7 +69,7 @@ void MakePlan(const std::filesystem::path& model, const Configuration& configura
 }
 
 uint64_t Calibrate(const CalibrateOptions& options) {
-  return api::AtTheDoor([&] {
+  return api::AtEntryPoint([&] {
     tasks::CalibrateOptions request;
     request.model = options.model;
     request.output = options.output;
@@ -83,11 +83,11 @@ uint64_t Calibrate(const CalibrateOptions& options) {
 
 uint64_t MergeCalibrations(const std::vector<std::filesystem::path>& files,
                            const std::filesystem::path& output) {
-  return api::AtTheDoor([&] { return tasks::MergeCalibrations(files, output).num_samples; });
+  return api::AtEntryPoint([&] { return tasks::MergeCalibrations(files, output).num_samples; });
 }
 
 EvaluateResult Evaluate(const EvaluateOptions& options) {
-  return api::AtTheDoor([&] {
+  return api::AtEntryPoint([&] {
     tasks::EvaluateOptions request;
     request.model = options.model;
     request.reference = options.reference;

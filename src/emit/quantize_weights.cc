@@ -275,7 +275,7 @@ class WeightQuantizer {
         *statistics);
   }
 
-  // Lets a head read the table that holds the same numbers. Returns whether that is packed.
+  // Tied LM head: reuses the packed embedding table. Returns whether that is packed.
   bool Share(const TensorPlan& head, const TensorPlan& table, bool has_copy) {
     const auto packed = std::ranges::find(
         result_.packed, table.value,

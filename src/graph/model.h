@@ -184,8 +184,8 @@ enum class ExternalData {
   kAlways,    // in a file beside it
 };
 
-// The first operator set in which Softmax and its kin normalize over one dimension, and not over
-// all from one on.
+// The first operator set in which Softmax, LogSoftmax and Hardmax normalize over one dimension, and
+// not over all from one on.
 inline constexpr int64_t kFirstOpsetWithOneAxis = 13;
 // The first operator set in which Reshape has the attribute allowzero.
 inline constexpr int64_t kFirstOpsetWithAllowZero = 14;

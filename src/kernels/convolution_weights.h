@@ -38,7 +38,7 @@ class ConvolutionWeights {
   // --- Whole products ---
 
   ColumnForm form() const { return form_; }
-  // Columns of bytes are above their numbers by this.
+  // Zero point of the packed byte columns.
   int offset() const { return offset_; }
   // The most pieces of four bytes whose products, added in pairs, stay within 16 bits.
   size_t pieces_in_words() const { return pieces_in_words_; }

@@ -127,7 +127,7 @@ ProductPanels::ProductPanels(const FormatSpec& spec, const ColumnsView& view,
         }
       }
     });
-    JudgeUnits();
+    ClassifyUnits();
     return;
   }
   pool.ParallelFor(num_panels(), [&](size_t panel) {
@@ -142,10 +142,10 @@ ProductPanels::ProductPanels(const FormatSpec& spec, const ColumnsView& view,
                    std::min(block_size, axis - begin));
     }
   });
-  JudgeUnits();
+  ClassifyUnits();
 }
 
-void ProductPanels::JudgeUnits() {
+void ProductPanels::ClassifyUnits() {
   has_large_unit_ = std::ranges::any_of(
       units_, [](uint8_t unit) { return unit > kLargestQuickUnit && unit != formats::kNanUnit; });
   if (units_.empty()) return;

@@ -91,7 +91,7 @@ class ProductPanels {
   size_t CodeBytes() const { return num_blocks_ * block_bytes_; }
   size_t DoubledBytes() const { return num_blocks_ * doubled_block_bytes(); }
   void ChooseCodes();
-  void JudgeUnits();
+  void ClassifyUnits();
   // Writes a block of the columns of a panel. Element k of column c is values[c * column_stride + k
   // * element_stride].
   void WriteColumns(size_t panel, size_t block, const float* values, size_t column_stride,

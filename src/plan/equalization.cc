@@ -20,23 +20,23 @@ bool AsksForIntegers(const QuantConfig& config) {
          });
 }
 
-std::optional<HalfWish> ResolveHalf(const QuantConfig& config) {
+std::optional<HalfRequest> ResolveHalf(const QuantConfig& config) {
   if (config.network == Network::kGiven) return std::nullopt;
   if (AsksForIntegers(config)) {
     Fail(ErrorCode::kInvalidArgument,
          "network=float16 is for activations that stay floats; integers are made of FLOAT values");
   }
-  HalfWish wish{config.exclude_nodes, config.exclude_op_types};
+  HalfRequest request{config.exclude_nodes, config.exclude_op_types};
   for (const Rule& rule : config.rules) {
     const bool is_simple = rule.exclude && rule.names.empty() && rule.tensors.empty() &&
                            rule.from.empty() && rule.to.empty() && rule.roles.empty() &&
                            rule.layers.empty() && rule.nodes.empty() != rule.op_types.empty();
     if (!is_simple) continue;
-    wish.float_nodes.insert(wish.float_nodes.end(), rule.nodes.begin(), rule.nodes.end());
-    wish.float_op_types.insert(wish.float_op_types.end(), rule.op_types.begin(),
-                               rule.op_types.end());
+    request.float_nodes.insert(request.float_nodes.end(), rule.nodes.begin(), rule.nodes.end());
+    request.float_op_types.insert(request.float_op_types.end(), rule.op_types.begin(),
+                                  rule.op_types.end());
   }
-  return wish;
+  return request;
 }
 
 }  // namespace

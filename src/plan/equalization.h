@@ -28,20 +28,20 @@ struct EqualizeOptions {
 };
 
 // SmoothQuant (rewrite/smooth.h): how much of an activation's range moves into the weights.
-struct SmoothWish {
+struct SmoothRequest {
   // The exponent that says how much of an activation's range moves into the weights, 0 to 1.
   // Nothing: each activation gets the best.
   std::optional<double> alpha = 0.5;
 
-  bool operator==(const SmoothWish&) const = default;
+  bool operator==(const SmoothRequest&) const = default;
 };
 
-// The wish for a network of FLOAT16 (rewrite/narrow_network.cc).
-struct HalfWish {
+// The request for a network of FLOAT16 (rewrite/narrow_network.cc).
+struct HalfRequest {
   std::vector<std::string> float_nodes = {};  // regular expressions for names that keep FLOAT
   std::vector<std::string> float_op_types = {};
 
-  bool operator==(const HalfWish&) const = default;
+  bool operator==(const HalfRequest&) const = default;
 };
 
 // The changes that the preparation of a model makes to its layers.
@@ -51,7 +51,7 @@ struct Rewrites {
   // A FLOAT16 network becomes one of FLOAT (graph/widen_half.h), because activations become
   // integers.
   bool widens_half = false;
-  std::optional<HalfWish> half = {};  // nothing: the network is not made FLOAT16
+  std::optional<HalfRequest> half = {};  // nothing: the network is not made FLOAT16
   // The passes of the preparation that run on request, as "fuse=all" (rewrite/passes.h).
   std::vector<std::string> passes = {};
 

@@ -165,17 +165,17 @@ class Planner {
 
   // Returns the axis that the blocks of an operand run along.
   int64_t BlockAxis(const Node& node, const std::string& value, const ops::Operand& operand) const {
-    return ops::TraitsOf(node).is_convolution() ? WishedAxis(node, value, operand.axis)
+    return ops::TraitsOf(node).is_convolution() ? RequestedAxis(node, value, operand.axis)
                                                 : operand.axis;
   }
 
-  // Returns the axis that the configuration wishes for the blocks of a value, else `fallback`. If
-  // the value has no such axis, it is the last one.
-  int64_t WishedAxis(const Node& node, const std::string& value, int64_t fallback) const {
-    const std::optional<int64_t>& wish = rules_.For(node, value).config.block_axis;
+  // Returns the axis that the configuration asks for, for the blocks of a value, else `fallback`.
+  // If the value has no such axis, it is the last one.
+  int64_t RequestedAxis(const Node& node, const std::string& value, int64_t fallback) const {
+    const std::optional<int64_t>& request = rules_.For(node, value).config.block_axis;
     const int64_t rank = rows_.RankOf(value);
-    if (!wish || rank < 1) return fallback;
-    return *wish >= -rank && *wish < rank ? (*wish + rank) % rank : rank - 1;
+    if (!request || rank < 1) return fallback;
+    return *request >= -rank && *request < rank ? (*request + rank) % rank : rank - 1;
   }
 
   // Returns whether input and weight are integers with one scale, or one for each channel. ONNX
@@ -229,7 +229,7 @@ class Planner {
     // Recurrent operators read [time, batch, features], so that the last axis is right.
     int64_t axis = rank == 1                            ? 0
                    : ops::TraitsOf(node).is_recurrent() ? rank - 1
-                                                        : WishedAxis(node, value, 1);
+                                                        : RequestedAxis(node, value, 1);
     if (IsSoftmax(node) && node.input(0) == value) {
       // Before opset 13 the default axis was 1.
       axis = node.GetInt("axis", plan_.opset >= 13 ? -1 : 1);
@@ -286,7 +286,7 @@ class Planner {
     const bool has_columns = ops::TraitsOf(producer).is_matrix_product();
     const int64_t axis = has_columns ? rank - 1
                          : rank == 1 ? 0
-                                     : WishedAxis(producer, row.value, 1);
+                                     : RequestedAxis(producer, row.value, 1);
     return RowMaker::Quantized(row.value, Role::kActivation, *format, treatment,
                                std::min(axis, rank - 1));
   }

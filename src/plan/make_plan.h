@@ -1,5 +1,5 @@
-// The step from the wish to the decision: every tensor of a model gets its row in the plan. Tasks
-// call it on a prepared model. Pure: no file, no inference.
+// The step from the request to the decision: every tensor of a model gets its row in the plan.
+// Tasks call it on a prepared model. Pure: no file, no inference.
 #pragma once
 
 #include <string>

@@ -305,7 +305,7 @@ TEST(MakePlan, IsDeterministic) {
   EXPECT_EQ(first, ToJson(PlanFor("attention.onnx", "MX6", {"placement=all"})));
 }
 
-TEST(MakePlan, BlocksRunAlongTheWishedAxis) {
+TEST(MakePlan, BlocksRunAlongTheRequestedAxis) {
   const auto plan_with = [](const char* setting) {
     QuantConfig config = ConfigByName("MX6");
     for (const char* always : {"placement=all", "short_axis=axis"}) ApplySetting(config, always);

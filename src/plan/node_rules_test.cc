@@ -17,9 +17,9 @@ using testing::HasSubstr;
 
 QuantPlan PlanWith(const std::string& config, const std::vector<std::string>& rules,
                    const std::string& model = "convnet.onnx") {
-  QuantConfig wish = ConfigByName(config);
-  for (const std::string& rule : rules) wish.rules.push_back(ParseRule(rule));
-  return MakePlan(wish, LoadModel(model), model);
+  QuantConfig request = ConfigByName(config);
+  for (const std::string& rule : rules) request.rules.push_back(ParseRule(rule));
+  return MakePlan(request, LoadModel(model), model);
 }
 
 std::string PlanErrorOf(const std::string& rule) {

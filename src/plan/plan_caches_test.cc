@@ -22,7 +22,7 @@ constexpr const char* kConcat = R"(<ir_version: 8, opset_import: ["" : 17]>
 agraph (float[N,2,S,32] k, float[N,2,P,32] past) => (float[N,2,T,32] present)
 { [join] present = Concat<axis = 2>(past, k) })";
 
-QuantConfig Wish(const std::string& assignment) {
+QuantConfig ConfigWith(const std::string& assignment) {
   QuantConfig config;
   ApplySetting(config, assignment);
   return config;
@@ -30,7 +30,7 @@ QuantConfig Wish(const std::string& assignment) {
 
 TEST(PlanCaches, IntegersAreThoseOfTheOperator) {
   const graph::Model model = graph::FromText(kGrouped);
-  QuantConfig config = Wish("kv_cache=int4");
+  QuantConfig config = ConfigWith("kv_cache=int4");
   ApplySetting(config, "kv_cache_granularity=per_tensor");
   const QuantPlan plan = MakePlan(config, model, "");
   ASSERT_EQ(plan.caches.size(), 2U);
@@ -45,7 +45,7 @@ TEST(PlanCaches, IntegersAreThoseOfTheOperator) {
 
 TEST(PlanCaches, ScalesOfAPlanAreKept) {
   const graph::Model model = graph::FromText(kGrouped);
-  QuantPlan plan = MakePlan(Wish("kv_cache=int8"), model, "");
+  QuantPlan plan = MakePlan(ConfigWith("kv_cache=int8"), model, "");
   plan.caches[0].scales = {0.5F, 0.25F, 0.125F, 2};
   EXPECT_EQ(FromJson(ToJson(plan)), plan);
   plan.caches[0].scales[1] = 0;
@@ -66,7 +66,7 @@ TEST(PlanCaches, ScalesOfAPlanAreKept) {
 TEST(PlanCaches, KeysAndValuesOfANodeAreAlike) {
   const graph::Model model = graph::FromText(kGrouped);
   // Turned keys cannot be rounded before they are turned; values can.
-  const QuantPlan blocks = MakePlan(Wish("kv_cache=mxint8"), model, "");
+  const QuantPlan blocks = MakePlan(ConfigWith("kv_cache=mxint8"), model, "");
   ASSERT_EQ(blocks.caches.size(), 1U);
   EXPECT_THAT(blocks.caches[0].reason, HasSubstr("changes the keys"));
   ASSERT_EQ(blocks.tensors.size(), 1U);
@@ -75,27 +75,27 @@ TEST(PlanCaches, KeysAndValuesOfANodeAreAlike) {
 
 TEST(PlanCaches, BlocksRoundWhatEntersACacheOfFloats) {
   const graph::Model model = graph::FromText(kConcat);
-  const QuantPlan plan = MakePlan(Wish("kv_cache=mxint8"), model, "");
+  const QuantPlan plan = MakePlan(ConfigWith("kv_cache=mxint8"), model, "");
   EXPECT_TRUE(plan.caches.empty());
   ASSERT_EQ(plan.tensors.size(), 1U);
   EXPECT_EQ(plan.tensors[0].value, "k");
   EXPECT_EQ(plan.tensors[0].axis, 3);
   EXPECT_EQ(plan.tensors[0].uses, (std::vector<TensorUse>{{"join", "Concat", 1}}));
-  const QuantPlan integers = MakePlan(Wish("kv_cache=int8"), model, "");
+  const QuantPlan integers = MakePlan(ConfigWith("kv_cache=int8"), model, "");
   ASSERT_EQ(integers.caches.size(), 1U);
   EXPECT_THAT(integers.caches[0].reason, HasSubstr("Concat takes caches of floats only"));
 }
 
 TEST(PlanCaches, OtherIntegersAreAnError) {
   const graph::Model model = graph::FromText(kGrouped);
-  EXPECT_THAT(graph::ErrorOf([&] { MakePlan(Wish("kv_cache=uint8"), model, ""); }).what(),
+  EXPECT_THAT(graph::ErrorOf([&] { MakePlan(ConfigWith("kv_cache=uint8"), model, ""); }).what(),
               HasSubstr("the integers of caches are int8 and int4"));
 }
 
 TEST(PlanCaches, AModelWithoutCachesIsAnError) {
   const graph::Model model = graph::FromText(R"(<ir_version: 8, opset_import: ["" : 17]>
 agraph (float[N,4] x) => (float[N,4] y) { y = Relu(x) })");
-  EXPECT_THAT(graph::ErrorOf([&] { MakePlan(Wish("kv_cache=int8"), model, ""); }).what(),
+  EXPECT_THAT(graph::ErrorOf([&] { MakePlan(ConfigWith("kv_cache=int8"), model, ""); }).what(),
               HasSubstr("the model has no key-value cache"));
 }
 

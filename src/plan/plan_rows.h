@@ -1,5 +1,5 @@
 // The maker of rows of a plan: it decides what becomes of one tensor where one node reads it, by
-// that node's treatment (node_rules.h). MakePlan and its kin use it. Pure.
+// that node's treatment (node_rules.h). MakePlan and the passes over plans use it. Pure.
 #pragma once
 
 #include <cstdint>

@@ -134,10 +134,10 @@ std::optional<QuantConfig> TunedConfig(std::string_view name) {
 
 }  // namespace
 
-// The choices were measured on EfficientNet-Lite0 (docs/benchmarks/accuracy.md). Integer elements round
-// everywhere with the same step, so a raised exponent costs a bit in the whole block, more than the
-// few values cost that saturate; floating-point elements of 6 and 8 bits lose nothing but their
-// smallest values. A weight is quantized once and can afford the search.
+// The choices were measured on EfficientNet-Lite0 (docs/benchmarks/accuracy.md). Integer elements
+// round everywhere with the same step, so a raised exponent costs a bit in the whole block, more
+// than the few values cost that saturate; floating-point elements of 6 and 8 bits lose nothing but
+// their smallest values. A weight is quantized once and can afford the search.
 ScaleChoice DefaultScaleChoice(const FormatSpec& spec, Role role) {
   if (!spec.has_exponent_scales()) return spec.scale_choice;  // no shared exponent to choose
   if (role != Role::kActivation) return ScaleChoice::kMse;
@@ -212,7 +212,7 @@ std::optional<FormatSpec> Resolve(const QuantConfig& config, Role role, const st
       role == Role::kActivation ? config.activation_scale : config.weight_scale;
   if (spec.is_blocked()) spec.scale_choice = wanted ? *wanted : DefaultScaleChoice(spec, role);
   spec.rounding = role == Role::kActivation ? config.activation_rounding : config.weight_rounding;
-  // The wish is for the weights; a bias may have another format.
+  // The request is for the weights; a bias may have another format.
   const bool is_float = spec.has_float_elements();
   if (is_float && role == Role::kBias) spec.rounding = formats::RoundingMode::kHalfToEven;
   if (is_float && spec.rounding != formats::RoundingMode::kHalfToEven) {

@@ -37,7 +37,7 @@ enum class Role {
 enum class Placement {
   kDefault,  // kQdq if activations are integers, else kCompute
   kCompute,  // inputs and weights of the operators that multiply: Conv, ConvTranspose, Gemm, MatMul
-             // and their fused kin
+             // and the fused forms
   kAll,      // also every float activation around every other operator, as AMD Quark places its
              // quantizers
   kQdq,      // integers: values around the operators that ONNX Runtime fuses with them, outputs
@@ -47,7 +47,7 @@ enum class Placement {
 // The operators that quantizers are written as.
 enum class OperatorSet {
   kBitpress,   // bitpress::QuantizeDequantize_<format>
-  kQuark,      // com.amd.quark::MXQuantizeDequantize and its kin
+  kQuark,      // com.amd.quark::MXQuantizeDequantize and similar
   kCast,       // two of ONNX's Cast, to the format and back: bf16, fp16, fp8
   kQuarkCast,  // kCast for bf16, kQuark for all other formats: Quark's BF16QDQToCast
 };

@@ -102,7 +102,7 @@ struct QuantPlan {
 
   std::string model_name;  // for people; no model is refused because of it
   int64_t opset = 0;       // version of the standard operators
-  // The wish, for the record. Later steps read only its `finetune` settings.
+  // The request, for the record. Later steps read only its `finetune` settings.
   QuantConfig config;
   OperatorSet operators = OperatorSet::kBitpress;
   Rewrites rewrites;                // of the model that the rows are about

@@ -430,10 +430,10 @@ QuantPlan FromJson(std::string_view text) {
     ApplySetting(config, "rotate", std::to_string(reader.Int("rotate")));
     plan.rewrites.rotation = config.rotate;
   }
-  const Rewrites wished = ResolveRewrites(plan.config);
-  plan.rewrites.widens_half = wished.widens_half;
-  plan.rewrites.half = wished.half;
-  plan.rewrites.passes = wished.passes;
+  const Rewrites requested = ResolveRewrites(plan.config);
+  plan.rewrites.widens_half = requested.widens_half;
+  plan.rewrites.half = requested.half;
+  plan.rewrites.passes = requested.passes;
   if (reader.Has("caches")) {
     for (const json& row : reader.Array("caches")) {
       plan.caches.push_back(CacheFromJson(row, plan.caches.size()));

@@ -119,17 +119,17 @@ SettingKind<double> BiasShare() {
           /*has_fraction=*/true};
 }
 
-SettingKind<std::optional<SmoothWish>> Smooth() {
+SettingKind<std::optional<SmoothRequest>> Smooth() {
   return {"none|auto|ALPHA",
-          [](std::string_view text) -> std::optional<SmoothWish> {
+          [](std::string_view text) -> std::optional<SmoothRequest> {
             if (text == "none") return std::nullopt;
-            if (text == "auto") return SmoothWish{.alpha = std::nullopt};
+            if (text == "auto") return SmoothRequest{.alpha = std::nullopt};
             const std::optional<double> alpha = NumberIn(text, 0, 1);
-            if (alpha) return SmoothWish{.alpha = alpha};
+            if (alpha) return SmoothRequest{.alpha = alpha};
             Fail(ErrorCode::kInvalidArgument, "'{}' is neither none, auto nor a number from 0 to 1",
                  text);
           },
-          [](const std::optional<SmoothWish>& smooth) -> std::string {
+          [](const std::optional<SmoothRequest>& smooth) -> std::string {
             if (!smooth) return "none";
             return smooth->alpha ? fmt::format("{}", *smooth->alpha) : "auto";
           }};

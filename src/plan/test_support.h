@@ -27,9 +27,9 @@ inline graph::Model LoadModel(const std::string& name) {
 inline QuantPlan PlanFor(const graph::Model& model, const std::string& config,
                          const std::vector<std::string>& settings = {},
                          const std::string& model_name = "test") {
-  QuantConfig wish = ConfigByName(config);
-  for (const std::string& setting : settings) ApplySetting(wish, setting);
-  return MakePlan(wish, model, model_name);
+  QuantConfig request = ConfigByName(config);
+  for (const std::string& setting : settings) ApplySetting(request, setting);
+  return MakePlan(request, model, model_name);
 }
 
 // Returns the rows of a value.

@@ -50,7 +50,7 @@ bool IsCheapOnElements(const Node& node) {
 // Finds the operators that keep FLOAT.
 class FloatChooser {
  public:
-  FloatChooser(const graph::Model& model, const plan::HalfWish& wish)
+  FloatChooser(const graph::Model& model, const plan::HalfRequest& request)
       : model_(model),
         nodes_(model.AllNodes()),
         ports_(graph::FindHalfPorts(model)),
@@ -62,7 +62,7 @@ class FloatChooser {
     for (size_t i = 0; i < nodes_.size(); ++i) {
       Keep(i, {ports_[i].why_float, ports_[i].is_exact});
     }
-    KeepWished(wish);
+    KeepRequested(request);
     for (size_t i = 0; i < nodes_.size(); ++i) {
       Keep(i, {std::string(WhyNotHalf(nodes_[i])), false});
       Keep(i, {WhyTooSmall(nodes_[i]), true});
@@ -86,14 +86,14 @@ class FloatChooser {
     if (kept_[i].reason.empty()) kept_[i].reason = std::move(reason.reason);
   }
 
-  void KeepWished(const plan::HalfWish& wish) {
+  void KeepRequested(const plan::HalfRequest& request) {
     std::vector<plan::NamePattern> patterns;
-    for (const std::string& pattern : wish.float_nodes) patterns.emplace_back(pattern);
+    for (const std::string& pattern : request.float_nodes) patterns.emplace_back(pattern);
     for (size_t i = 0; i < nodes_.size(); ++i) {
       const auto fits = [&](const auto& pattern) { return pattern.MeansOneOf({nodes_[i].name()}); };
       if (std::ranges::any_of(patterns, fits)) Keep(i, {"excluded by name", true});
-      if (std::ranges::find(wish.float_op_types, nodes_[i].op_type()) !=
-          wish.float_op_types.end()) {
+      if (std::ranges::find(request.float_op_types, nodes_[i].op_type()) !=
+          request.float_op_types.end()) {
         Keep(i, {"excluded by type", true});
       }
     }
@@ -256,14 +256,14 @@ bool HasHalf(const graph::Model& model) {
          std::ranges::any_of(model.InputNames(), is_half);
 }
 
-// Keeps FLOAT where the wish or the operator says so (ops/operator_traits.h), where constants are
-// too small, in what computes whole numbers, angles and logarithms, and between such operators.
+// Keeps FLOAT where the request or the operator says so (ops/operator_traits.h), where constants
+// are too small, in what computes whole numbers, angles and logarithms, and between such operators.
 // REQUIRES: types are inferred.
-NarrowReport NarrowNetwork(graph::Model& model, const plan::HalfWish& wish) {
+NarrowReport NarrowNetwork(graph::Model& model, const plan::HalfRequest& request) {
   NarrowReport report;
   report.was_half = HasHalf(model);
   if (report.was_half) return report;
-  const FloatChooser chooser(model, wish);
+  const FloatChooser chooser(model, request);
   for (size_t i = 0; i < chooser.nodes().size(); ++i) {
     const std::string& reason = chooser.kept()[i].reason;
     if (!reason.empty()) {

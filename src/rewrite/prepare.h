@@ -79,7 +79,7 @@ constexpr auto FieldsOf(const RewriteReport*) {
 }
 
 // Loads a model, checks it and makes it ready to be planned: cleaned up, shapes inferred, equalized
-// and rotated if wished. The same file and options give the same model, so that plans and
+// and rotated if requested. The same file and options give the same model, so that plans and
 // calibrations fit it. Uses a temporary folder, which is gone at the end. Throws Error naming the
 // file or the pass.
 graph::Model Prepare(const std::filesystem::path& model, const PrepareOptions& options = {},

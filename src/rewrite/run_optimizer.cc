@@ -97,8 +97,8 @@ auto NamingFile(const fs::path& copy, const fs::path& path, const Function& func
 // Returns what the optimizer makes of `given`. Throws Error if that does not load.
 Model Optimized(const fs::path& path, const Model& given, Held held) {
   Model model = given.Clone();
-  if (held == Held::kCastsAndFunctions) runtime::HoldHalfFunctions(model);
-  runtime::HoldHalfCasts(model);
+  if (held == Held::kCastsAndFunctions) runtime::ProtectHalfFunctions(model);
+  runtime::ProtectHalfCasts(model);
   std::vector<std::pair<std::string, graph::HeldInitializer>> hidden;
   for (const std::string& name : model.InitializerNames()) {
     if (CanHide(model, name)) hidden.emplace_back(name, model.HoldInitializer(name));

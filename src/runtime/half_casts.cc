@@ -20,11 +20,11 @@ namespace {
 // The beginning of the names of the Casts that ONNX Runtime inserts, and of the values in FLOAT.
 constexpr std::string_view kInserted = "InsertedPrecisionFreeCast_";
 
-// The attribute of the nodes of HoldHalfCasts: their place at the Cast.
+// The attribute of the nodes of ProtectHalfCasts: their place at the Cast.
 constexpr int64_t kBefore = 0;
 constexpr int64_t kBehind = 1;
-// The attribute of the first node of HoldHalfFunctions. That of others says by how much later the
-// node stands in the given model.
+// The attribute of the first node of ProtectHalfFunctions. That of others says by how much later
+// the node stands in the given model.
 constexpr int64_t kFunction = 2;
 
 // The operators of one computed input that ONNX defines by functions.
@@ -120,7 +120,7 @@ void Describe(graph::Model& model, const graph::Node& node, const std::string& v
   if (!model.Owner(node)) model.SetInfo(value, info);
 }
 
-void HoldInput(graph::Model& model, graph::Use use, const graph::ValueInfo& info) {
+void ProtectInput(graph::Model& model, graph::Use use, const graph::ValueInfo& info) {
   const std::string value = use.node.input(use.input_index);
   const std::string held = model.FreshName(value + "_held");
   model.InsertNode(Hold(value, held, kBefore), use.node);
@@ -128,7 +128,7 @@ void HoldInput(graph::Model& model, graph::Use use, const graph::ValueInfo& info
   Describe(model, use.node, held, info);
 }
 
-void HoldOutput(graph::Model& model, graph::Node node, const graph::ValueInfo& info) {
+void ProtectOutput(graph::Model& model, graph::Node node, const graph::ValueInfo& info) {
   const std::string value = node.output(0);
   const std::string held = model.FreshName(value + "_held");
   node.set_output(0, held);
@@ -168,7 +168,7 @@ std::optional<graph::Node> MergeIntoProducer(graph::Model& model, const graph::N
   return producer;
 }
 
-void RemoveHolds(graph::Model& model) {
+void RemoveProtection(graph::Model& model) {
   for (graph::Node node : model.AllNodes()) {
     if (node.domain() != kObserverDomain || node.GetInt("id", kBefore) >= kFunction) continue;
     if (node.GetInt("id", kBefore) == kBehind && MergeIntoProducer(model, node)) continue;
@@ -179,7 +179,7 @@ void RemoveHolds(graph::Model& model) {
 
 }  // namespace
 
-size_t HoldHalfCasts(graph::Model& model) {
+size_t ProtectHalfCasts(graph::Model& model) {
   const std::vector<graph::Node> casts = ComputedCasts(model);
   const std::vector<graph::Use> outer_uses = OuterUses(model);
   if (casts.empty() && outer_uses.empty()) return 0;
@@ -188,14 +188,14 @@ size_t HoldHalfCasts(graph::Model& model) {
   for (const graph::Use& use : outer_uses) {
     const std::string value = use.node.input(use.input_index);
     if (types.Of(value).type != DataType::kFloat16) continue;
-    HoldInput(model, use, types.Of(value));
+    ProtectInput(model, use, types.Of(value));
     ++count;
   }
   for (graph::Node cast : casts) {
     if (cast.GetInt("to", 0) == static_cast<int64_t>(DataType::kFloat16)) {
-      HoldOutput(model, cast, types.Of(cast.output(0)));
+      ProtectOutput(model, cast, types.Of(cast.output(0)));
     } else if (types.Of(cast.input(0)).type == DataType::kFloat16) {
-      HoldInput(model, {cast, 0}, types.Of(cast.input(0)));
+      ProtectInput(model, {cast, 0}, types.Of(cast.input(0)));
     } else {
       continue;
     }
@@ -205,7 +205,7 @@ size_t HoldHalfCasts(graph::Model& model) {
   return count;
 }
 
-size_t HoldHalfFunctions(graph::Model& model) {
+size_t ProtectHalfFunctions(graph::Model& model) {
   const Types types(model);
   size_t count = 0;
   int64_t position = -1;
@@ -252,7 +252,7 @@ void RestoreHalfFunctions(const graph::Model& given, graph::Model& optimized) {
 }
 
 size_t RestoreHalf(const graph::Model& given, graph::Model& optimized) {
-  RemoveHolds(optimized);
+  RemoveProtection(optimized);
   const std::set<std::string> given_names = NamesLikeInserted(given);
   const auto is_inserted = [&](const std::string& name) {
     return name.starts_with(kInserted) && !given_names.contains(name);

@@ -60,7 +60,7 @@ struct Unfinished {
   }
 };
 
-// The sink of observers that never run: HoldHalfCasts puts them into models that are only
+// The sink of observers that never run: ProtectHalfCasts puts them into models that are only
 // optimized.
 struct NoSink : ObserverSink {
   void Observe(const ObservedTensor&, const ParallelTasks&) override {}

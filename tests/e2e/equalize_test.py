@@ -243,6 +243,6 @@ def test_plans_and_calibrations_are_of_the_equalized_model(image_path, tmp_path,
 
 
 def test_wrong_words(tmp_path, bitpress, conv_path):
-    for setting, wanted in {"equalize=yes": "on|off", "equalize_clips=relu": "bound|keep", "equalize_steps=-2": "rounds",
+    for setting, wanted in {"equalize=yes": "on|off", "equalize_clips=relu": "bound|keep", "equalize_steps=-2": "-2 is less than -1",
                             "equalize_clip_gain=-1": "bits", "equalize_bias=2": "true|false|SHARE"}.items():
         assert wanted in bitpress.error("quantize", conv_path, "-o", tmp_path / "o.onnx", "--config", "XINT8", "--set", setting)
