@@ -210,9 +210,8 @@ class DynamicQuantizer {
       inputs.push_back(weight.zero_point);
     }
     model_.SetOpsetImport("com.microsoft", 1);
-    graph::NodeSpec lstm{node.name(),     std::string(ops::TraitsOf(node).dynamic),
-                         "com.microsoft", inputs,
-                         {},              {}};
+    graph::NodeSpec lstm{
+        node.name(), std::string(ops::TraitsOf(node).dynamic), "com.microsoft", inputs, {}, {}};
     lstm.attributes_of = node;
     lstm.dropped_attributes = {"layout"};  // 0, see plan/dynamic_rows.h
     model_.Replace(node, std::move(lstm));

@@ -203,10 +203,11 @@ TEST(Settings, AreAboutASideALayerOrTheModel) {
     EXPECT_EQ(scope_of(key), SettingScope::kFinetune) << key;
   }
   for (const Setting& setting : AllSettings()) {
-    const std::string rule = fmt::format("op_types=Conv: {}={}", setting.key,
-                                         setting.get(QuantConfig()));
+    const std::string rule =
+        fmt::format("op_types=Conv: {}={}", setting.key, setting.get(QuantConfig()));
     if (setting.is_per_node()) continue;
-    EXPECT_THAT(MessageOf([&] { ParseRule(rule); }), HasSubstr("holds for the whole model")) << rule;
+    EXPECT_THAT(MessageOf([&] { ParseRule(rule); }), HasSubstr("holds for the whole model"))
+        << rule;
   }
 }
 

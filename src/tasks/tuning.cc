@@ -39,7 +39,8 @@ auto WithResolved(const QuantizeOptions& options, ThreadPool& pool, const Work& 
 void CheckScalesAreOfAll(const QuantizeOptions& options, const plan::ResolvedPlan& resolved) {
   const plan::QuantConfig& config = resolved.plan.config;
   const bool are_of_samples = options.calibration.empty() && !resolved.scales.empty();
-  if (!options.samples.part_of || !(are_of_samples || resolved.guard || config.smooth_quant)) return;
+  if (!options.samples.part_of || !(are_of_samples || resolved.guard || config.smooth_quant))
+    return;
   Fail(ErrorCode::kUnsupported,
        "configuration '{}' chooses scales from samples, and these are some of them: give all "
        "samples in files with {}, or {} and guard=off",

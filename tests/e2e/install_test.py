@@ -90,7 +90,7 @@ def compile_header_users(prefix, *sources):
 
 
 def test_headers_name_no_other_library(prefix, headers, tmp_path):
-    allowed = re.compile(r'#include (<[a-z_0-9]+>|"bitpress/[a-z_]+\.h")')
+    allowed = re.compile(r'#include (<[a-z_0-9]+>|"bitpress/[a-z_]+\.(h|inc)")')
     for header in headers:
         includes = re.findall(r"^#include.*", header.read_text(encoding="utf-8"), re.MULTILINE)
         assert all(allowed.fullmatch(line) for line in includes), header
