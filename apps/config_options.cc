@@ -62,7 +62,7 @@ CLI::Option* AddConfigOptions(CLI::App& command, ConfigOptions& options) {
   command
       .add_option("--finetune-option", options.finetune_options,
                   "set an option of AMD Quark's fast fine-tuning or of its GPTQ by Quark's name, "
-                  "such as NumIterations=10; may be repeated. docs/finetuning.md lists them. "
+                  "such as NumIterations=10; may be repeated. docs/migrate_quark.md lists them. "
                   "Bitpress's own names are --set finetune_...=...")
       ->type_name("NAME=VALUE")
       ->allow_extra_args(false);

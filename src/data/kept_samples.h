@@ -1,6 +1,6 @@
-// The first samples of a work, kept in memory: its later steps take them from there instead of
-// reading, decoding or asking a reader again. For example, samples that calibrate a model also
-// check the written one:
+// The first samples of a work, as many as fit 128 MB, kept in memory: its later steps take them
+// from there instead of reading, decoding or asking a reader again. For example, samples that
+// calibrate a model also check the written one:
 //
 //   SampleSpec samples = ...;
 //   samples.kept = std::make_shared<KeptSamples>();

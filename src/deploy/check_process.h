@@ -3,6 +3,9 @@
 //
 // The process is the program `bitpress` (runtime::FindProgram), started with a word that its users
 // do not see and a temporary folder: the request lies there, and the child writes its answer there.
+// It is spawned, not forked, because a fork copies locks that other threads hold. It may allocate
+// the memory that is free when it starts, and ends with its parent, even if that is killed. Its
+// first answer is about the model alone: if the given model crashes later, that answer holds.
 #pragma once
 
 #include <cstdint>

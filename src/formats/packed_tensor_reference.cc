@@ -1,4 +1,10 @@
 // Packing and unpacking element by element. packed_tensor.h defines the bytes.
+//
+// Packing finds the smallest exponent that holds a block's largest magnitude, and every value that
+// quantize-dequantize gives has a code there. Let e be the exponent that it used: each value is a
+// multiple of 2^(e - f) within the largest one, so the found exponent is not above e. The grid of a
+// smaller exponent contains that of e as far as it reaches (mantissas of floats stay, and their
+// subnormals become normal), and it reaches the largest magnitude. The same holds for a sub-block.
 #include <algorithm>
 #include <cmath>
 #include <limits>

@@ -4,6 +4,9 @@
 //   StagedModel staged(model, "out.onnx");
 //   CheckTheFile(staged.path());  // throws: nothing is left, and an old out.onnx stays
 //   staged.Commit();
+//
+// A model with external data lies in a folder OUTPUT.PID-0 beside its place, under the names that
+// both files will have, because the model names its data.
 #pragma once
 
 #include <cstdint>
