@@ -14,6 +14,7 @@ std::span<const OperatorTraits> AllOperatorTraits() {
   // Why an operator keeps FLOAT. ONNX Runtime's CPU provider has no FLOAT16 kernel for any of
   // these.
   constexpr std::string_view kLongSum = "it sums many values";
+  constexpr std::string_view kState = "its state adds up roundings over all steps";
   constexpr std::string_view kNorm = "it sums squares of many values";
   constexpr std::string_view kCurve =
       "small errors of its input, or large inputs, become large errors";
@@ -85,7 +86,7 @@ std::span<const OperatorTraits> AllOperatorTraits() {
      .qoperator = "QGemm"},
     {.op_type = "FusedMatMul", .domain = kMicrosoft, .product = Product::kMatMul,
      .num_operands = 2},
-    {.op_type = "GRU", .product = Product::kRecurrent},
+    {.op_type = "GRU", .product = Product::kRecurrent, .why_not_half = kState},
     {.op_type = "Gather", .on_integers = kMoves, .is = kTakesCodes | kSplits | kLooksUp},
     {.op_type = "GatherElements", .on_integers = kMoves, .is = kTakesCodes},
     {.op_type = "Gelu", .is = kIsActivation},
@@ -106,7 +107,8 @@ std::span<const OperatorTraits> AllOperatorTraits() {
     {.op_type = "Identity", .on_integers = kMoves, .homogeneous = kElements, .is = kTakesCodes},
     {.op_type = "InstanceNormalization", .why_not_half = kNorm},
     {.op_type = "LRN", .why_not_half = kNorm},
-    {.op_type = "LSTM", .product = Product::kRecurrent, .dynamic = "DynamicQuantizeLSTM"},
+    {.op_type = "LSTM", .product = Product::kRecurrent, .dynamic = "DynamicQuantizeLSTM",
+     .why_not_half = kState},
     {.op_type = "LayerNormalization", .norm = {.scale = 1, .shift = 2}, .why_not_half = kNorm},
     {.op_type = "LeakyRelu", .on_integers = kComputes, .qoperator = "QLinearLeakyRelu",
      .homogeneous = kElements, .is = kIsActivation},
@@ -154,7 +156,7 @@ std::span<const OperatorTraits> AllOperatorTraits() {
     {.op_type = "QuantizeLinear", .domain = kMicrosoft, .is = kIsQuantizer},
     {.op_type = "QuickGelu", .domain = kMicrosoft, .is = kIsActivation},
     {.op_type = "RMSNormalization", .norm = {.scale = 1}, .why_not_half = kNorm},
-    {.op_type = "RNN", .product = Product::kRecurrent},
+    {.op_type = "RNN", .product = Product::kRecurrent, .why_not_half = kState},
     {.op_type = "Reciprocal", .is = kIsCheap, .why_not_half = kCurve},
     {.op_type = "ReduceL1", .why_not_half = kLongSum},
     {.op_type = "ReduceL2", .why_not_half = kNorm},

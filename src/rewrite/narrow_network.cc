@@ -68,6 +68,7 @@ class FloatChooser {
       Keep(i, {WhyTooSmall(nodes_[i]), true});
     }
     KeepWhatIsSensitive();
+    KeepMovedInFrontOfProducts();
     KeepBetween();
   }
 
@@ -199,6 +200,36 @@ class FloatChooser {
         KeepBackwards(nodes_[i].input(k), {"it computes sizes", true}, is_cheap);
       }
     }
+  }
+
+  // ONNX Runtime crashes (1.31, loading on a CPU) where a MatMul of FLOAT16 reads a Transpose of
+  // what was cast: a FLOAT value, perhaps moved in between. What is moved stays FLOAT, so that the
+  // Cast stands in front of the MatMul.
+  void KeepMovedInFrontOfProducts() {
+    for (size_t i = 0; i < nodes_.size(); ++i) {
+      if (KeepsFloat(i) || nodes_[i].op_type() != "MatMul" || !nodes_[i].domain().empty()) continue;
+      for (size_t k = 0; k < nodes_[i].num_inputs(); ++k) KeepMoved(nodes_[i].input(k));
+    }
+  }
+
+  // Keeps the chain of moving operators that gives a value, if it begins at a FLOAT value and has a
+  // Transpose.
+  void KeepMoved(const std::string& value) {
+    std::vector<size_t> chain;
+    bool has_transpose = false;
+    const std::string* begin = &value;
+    for (auto producer = producers_.find(value); producer != producers_.end();
+         producer = producers_.find(*begin)) {
+      const size_t i = producer->second;
+      if (KeepsFloat(i) || nodes_[i].num_inputs() == 0 || !ops::MovesElements(nodes_[i])) break;
+      has_transpose = has_transpose || nodes_[i].op_type() == "Transpose";
+      chain.push_back(i);
+      begin = &nodes_[i].input(0);
+    }
+    if (!has_transpose || model_.IsInitializer(*begin)) return;
+    const auto producer = producers_.find(*begin);
+    if (producer != producers_.end() && !KeepsFloat(producer->second)) return;
+    for (const size_t i : chain) Keep(i, {"it moves a FLOAT value to a product", false});
   }
 
   // Casts around a cheap operator between operators in FLOAT cost more than it saves.

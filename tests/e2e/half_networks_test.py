@@ -3,6 +3,7 @@ FLOAT also the operators that FLOAT16 would harm, with reasons."""
 
 import json
 
+import models
 import numpy as np
 import onnx
 import onnxruntime
@@ -255,3 +256,26 @@ def test_the_simulation_keeps_quantizers(tmp_path, bitpress):
     model = onnx.load(tmp_path / "q.onnx")
     assert "QuantizeDequantize_fp16" in operators(model)
     assert helper.tensor_dtype_to_np_dtype(model.graph.output[0].type.tensor_type.elem_type) == np.float32
+
+
+@pytest.mark.parametrize("first", ["Identity", "Squeeze", "GRU", "LSTM", "RNN"])
+def test_what_is_moved_to_a_product_loads(tmp_path, bitpress, first):
+    """ONNX Runtime 1.31 crashes where a MatMul of FLOAT16 reads a Transpose of what was cast."""
+    rng = np.random.default_rng(3)
+    constants = {"m": (rng.standard_normal((8, 6)) / 3).astype(np.float32)}
+    if first in ("GRU", "LSTM", "RNN"):
+        rows = {"GRU": 3, "LSTM": 4, "RNN": 1}[first] * 8
+        constants |= {"w": (rng.standard_normal((1, rows, 8)) / 3).astype(np.float32), "r": (rng.standard_normal((1, rows, 8)) / 3).astype(np.float32)}
+        nodes = [helper.make_node(first, ["x", "w", "r"], ["states"], hidden_size=8), helper.make_node("Squeeze", ["states", "one"], ["a"])]
+        constants["one"] = np.array([1], np.int64)
+    elif first == "Squeeze":
+        nodes = [helper.make_node("Unsqueeze", ["x", "zero"], ["more"]), helper.make_node("Squeeze", ["more", "zero"], ["a"])]
+        constants["zero"] = np.array([0], np.int64)
+    else:
+        nodes = [helper.make_node(first, ["x"], ["a"])]
+    nodes += [helper.make_node("Transpose", ["a"], ["t"], perm=[1, 0, 2]), helper.make_node("MatMul", ["t", "m"], ["y"])]
+    path = models.save(models.make_model(nodes, [("x", ["A", "B", 8])], [("y", ["B", "A", 6])], constants), tmp_path / "m.onnx")
+    bitpress.ok("quantize", path, "-o", tmp_path / "half.onnx", "--config", "FP16", "--check", "on")
+    x = rng.standard_normal((5, 3, 8)).astype(np.float32)
+    float_y, half_y = (onnxruntime.InferenceSession(str(file)).run(None, {"x": x})[0] for file in (path, tmp_path / "half.onnx"))
+    assert sqnr_db(float_y, half_y) > 50
