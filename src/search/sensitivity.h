@@ -109,7 +109,7 @@ std::optional<double> RankCorrelation(const Sensitivity& sensitivity);
 // REQUIRES: as many of both, 2 or more.
 double RankCorrelation(const std::vector<double>& a, const std::vector<double>& b);
 
-// Returns the fields by name, with numbers as json_numbers.h has them.
+// Returns the fields by name, with numbers as the text form of base/fields_json.h.
 nlohmann::ordered_json ToJson(const LayerLoss& layer);
 // Reads what ToJson wrote. Throws Error(kInvalidArgument) or a nlohmann exception.
 LayerLoss LayerLossFromJson(const nlohmann::ordered_json& json);
