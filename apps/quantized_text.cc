@@ -1,5 +1,4 @@
 #include "quantized_text.h"
-#include "plan/target_profile.h"
 
 #include <fmt/format.h>
 
@@ -14,6 +13,7 @@
 #include "command.h"
 #include "finetuned_text.h"
 #include "plan/dynamic_rows.h"
+#include "plan/target_profile.h"
 #include "rewrites_text.h"
 #include "target_text.h"
 #include "tasks/verdict.h"

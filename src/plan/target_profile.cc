@@ -109,7 +109,7 @@ std::vector<std::string> AdaptTo(Target target, QuantConfig& config) {
   return changed;
 }
 
-void CheckTarget(Target target, const QuantPlan& plan) {
+void CheckRules(Target target, const QuantPlan& plan) {
   const TargetProfile& profile = ProfileOf(target);
   for (const TensorPlan& row : plan.tensors) {
     if (!row.is_quantized()) continue;

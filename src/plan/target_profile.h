@@ -62,6 +62,6 @@ std::vector<std::string> AdaptTo(Target target, QuantConfig& config);
 
 // Throws Error(kUnsupported), naming tensor, node and rule, if the target does not take a row of
 // the plan.
-void CheckTarget(Target target, const QuantPlan& plan);
+void CheckRules(Target target, const QuantPlan& plan);
 
 }  // namespace bitpress::plan

@@ -1,13 +1,13 @@
 #include "plan/target_profile.h"
-#include "plan/make_plan.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <algorithm>
 
+#include <algorithm>
 #include <string>
 
 #include "base/error.h"
+#include "plan/make_plan.h"
 #include "plan/test_support.h"
 
 namespace bitpress::plan {
@@ -43,7 +43,7 @@ TEST(TargetProfile, TensorRtTakesSymmetricIntegers) {
                                             "weight_symmetric=true", "biases=none",
                                             "integer_kernels=vnni"));
   const QuantPlan plan = MakePlan(config, model, "model");
-  EXPECT_NO_THROW(CheckTarget(Target::kTensorRt, plan));
+  EXPECT_NO_THROW(CheckRules(Target::kTensorRt, plan));
   EXPECT_TRUE(std::ranges::none_of(plan.tensors, [](const TensorPlan& row) {
     return row.is_quantized() && row.role == Role::kBias;
   }));
@@ -53,7 +53,7 @@ TEST(TargetProfile, TensorRtNamesWhatItDoesNotTake) {
   const graph::Model model = LoadModel("convnet.onnx");
   const auto error = [&](const QuantPlan& plan) -> std::string {
     try {
-      CheckTarget(Target::kTensorRt, plan);
+      CheckRules(Target::kTensorRt, plan);
     } catch (const Error& refused) {
       EXPECT_EQ(refused.code(), ErrorCode::kUnsupported);
       return refused.what();

@@ -1,6 +1,5 @@
 // Tests that no measurement is lost on the way through the journal's file.
 #include "search/journal.h"
-#include "base/fields_json.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -12,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "base/fields_json.h"
 #include "base/scratch_folder.h"
 #include "base/test_support.h"
 #include "search/goals.h"

@@ -17,6 +17,7 @@
 #include "data/kept_samples.h"
 #include "graph/staged_model.h"
 #include "tasks/json_file.h"
+#include "tasks/shared_work.h"
 #include "tasks/trials.h"
 
 namespace bitpress::tasks {
@@ -103,10 +104,13 @@ TrialOptions TrialsOf(const AutotuneOptions& options) {
   trials.model = options.model;
   trials.preparation = options.preparation;
   trials.is_checked = options.is_checked;
-  trials.validation = options;
-  if (options.validation.is_given()) trials.validation.samples = options.validation;
+  trials.shared = std::make_shared<SharedWork>();
+  trials.validation = trials;  // with the samples that are kept
+  if (options.validation.is_given()) {
+    trials.validation.samples = options.validation;
+    trials.validation.samples.kept = std::make_shared<data::KeptSamples>();
+  }
   trials.validation.samples.limit = options.validation.limit;
-  trials.validation.samples.kept = std::make_shared<data::KeptSamples>();
   trials.batch_size = options.batch_size;
   trials.metric = options.metric;
   return trials;

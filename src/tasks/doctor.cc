@@ -194,8 +194,7 @@ std::string_view KindName(Finding::Kind kind) { return WordOf<Finding::Kind>(kFi
 DoctorReport Examine() { return Examination().Run(); }
 
 nlohmann::ordered_json ToJson(const DoctorReport& report) {
-  nlohmann::ordered_json json = {{"bitpress_doctor", 1}};
-  json.update(FieldsToJson(report));
+  nlohmann::ordered_json json = VersionedJson("bitpress_doctor", report);
   json["onnxruntime"] = {{"version", report.ort_version}, {"library", report.ort_library.string()}};
   return json;
 }

@@ -65,9 +65,7 @@ OptimizeReport OptimizeForMachine(const OptimizeOptions& options) {
 }
 
 nlohmann::ordered_json ToJson(const OptimizeReport& report) {
-  nlohmann::ordered_json json = {{"bitpress_optimization", 1}};
-  json.update(FieldsToJson(report));
-  return json;
+  return VersionedJson("bitpress_optimization", report);
 }
 
 }  // namespace bitpress::tasks

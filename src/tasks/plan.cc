@@ -1,11 +1,11 @@
 #include "tasks/plan.h"
-#include "plan/target_profile.h"
 
 #include <string>
 
 #include "base/atomic_file.h"
 #include "base/error.h"
 #include "plan/make_plan.h"
+#include "plan/target_profile.h"
 #include "rewrite/prepare.h"
 #include "tasks/passes.h"
 
@@ -36,7 +36,7 @@ plan::QuantPlan MakePlan(const fs::path& model, plan::QuantConfig config,
                                               .rewrites = plan::ResolveRewrites(config),
                                               .disabled_passes = disabled_passes}),
                      model.filename().string());
-  plan::CheckTarget(target, plan);
+  plan::CheckRules(target, plan);
   return plan;
 }
 

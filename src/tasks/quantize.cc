@@ -1,5 +1,4 @@
 #include "tasks/quantize.h"
-#include "plan/target_profile.h"
 
 #include <algorithm>
 #include <optional>
@@ -11,6 +10,7 @@
 #include "base/thread_pool.h"
 #include "calibrate/shrink_file.h"
 #include "data/kept_samples.h"
+#include "plan/target_profile.h"
 #include "tasks/cache_scales.h"
 #include "tasks/changing_pass.h"
 #include "tasks/compared_runs.h"

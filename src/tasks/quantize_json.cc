@@ -51,10 +51,6 @@ Json RewritesJson(const QuantizeReport& report) {
   return json;
 }
 
-Json ToJson(const QuantizeReport& report) {
-  Json json = {{"bitpress_quantization", 1}};
-  json.update(FieldsToJson(report));
-  return json;
-}
+Json ToJson(const QuantizeReport& report) { return VersionedJson("bitpress_quantization", report); }
 
 }  // namespace bitpress::tasks

@@ -1,5 +1,4 @@
 #include "tasks/resolve.h"
-#include "plan/target_profile.h"
 
 #include <fmt/format.h>
 
@@ -18,6 +17,7 @@
 #include "data/source.h"
 #include "ops/quantizer_nodes.h"
 #include "plan/make_plan.h"
+#include "plan/target_profile.h"
 #include "rewrite/prepare.h"
 #include "runtime/machine.h"
 #include "tasks/cache_scales.h"
@@ -64,16 +64,16 @@ Statistics StatisticsFor(const graph::Model& model, const plan::QuantPlan& plan,
   calibration.axes = calibrate::ChannelsToCalibrate(plan, model);
   calibration.caches = calibrate::CachesToCalibrate(plan);
   calibration.hold_back_every = kHoldBackEvery;
-  const StatisticsKey key{KeyOf(options, plan.rewrites), values, calibration.axes,
-                          calibration.caches, options.samples.limit};
   const auto gather = [&] {
-    return GatherStatistics(model, options.model.filename().string(), values, options,
-                            std::move(calibration));
+    return GatherStatistics(model, options.model.filename().string(), values, options, calibration);
   };
   // Smoothing with other settings gives the values other numbers.
-  SharedWork own;
-  const bool is_shared = options.shared && !plan.config.smooth_quant;
-  return (is_shared ? *options.shared : own).statistics.Get(key, gather);
+  if (!options.shared || plan.config.smooth_quant) {
+    return std::make_shared<const calibrate::CalibrationResult>(gather());
+  }
+  return options.shared->statistics.Get({KeyOf(options, plan.rewrites), values, calibration.axes,
+                                         calibration.caches, options.samples.limit},
+                                        gather);
 }
 
 // The float model, with the data that its plan depends on.
@@ -165,8 +165,8 @@ plan::ResolvedPlan Resolve(plan::QuantPlan plan, Prepared& prepared, const Quant
 ResolvedModel ResolveModel(const QuantizeOptions& given, ThreadPool& pool, QuantizeReport& report) {
   QuantizeOptions options = given;
   options.samples.shard = {};
-  report.target_settings = plan::AdaptTo(options.target, options.config);
   const bool has_plan = options.has_plan();
+  if (!has_plan) report.target_settings = plan::AdaptTo(options.target, options.config);
   if (has_plan) report.plan = options.plan ? *options.plan : ReadPlan(options.plan_file);
   if (has_plan && options.change_plan) options.change_plan(report.plan.config);
   const plan::QuantConfig& config = has_plan ? report.plan.config : options.config;
@@ -181,7 +181,7 @@ ResolvedModel ResolveModel(const QuantizeOptions& given, ThreadPool& pool, Quant
     report.plan = plan::MakePlan(options.config, prepared.model, options.model.filename().string(),
                                  &report.unmatched_words);
   }
-  plan::CheckTarget(options.target, report.plan);
+  plan::CheckRules(options.target, report.plan);
   if (!options.cache_scales_output.empty()) CheckHasCacheScales(report.plan);
   if (!options.cache_scales.empty()) {
     ReadCacheScales(options.cache_scales, report.plan);

@@ -6,12 +6,10 @@
 #include "base/error.h"
 #include "tasks/evaluate.h"
 #include "tasks/quantize.h"
-#include "tasks/shared_work.h"
 
 namespace bitpress::tasks {
 
-Trials::Trials(TrialOptions options)
-    : options_(std::move(options)), shared_(std::make_shared<SharedWork>()) {
+Trials::Trials(TrialOptions options) : options_(std::move(options)) {
   reference_metric_ = MeasureOwn(options_.model);
 }
 
@@ -23,7 +21,7 @@ void Trials::Quantize(const std::filesystem::path& output,
   quantize.output = output;
   quantize.preparation = options_.preparation;
   quantize.is_checked = options_.is_checked;
-  quantize.shared = shared_;
+  quantize.shared = options_.shared;
   if (const auto* config = std::get_if<plan::QuantConfig>(&decisions)) {
     quantize.config = *config;
   } else {

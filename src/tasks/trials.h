@@ -1,6 +1,5 @@
 // The trials of one model: each quantizes it in another way, and measures what came out beside the
-// float model. `autotune` and `search` use it. What trials have in common is done once
-// (shared_work.h).
+// float model. `autotune` and `search` use it.
 #pragma once
 
 #include <cstddef>
@@ -30,6 +29,9 @@ struct TrialOptions : RunOptions {
   std::optional<size_t> output_index = std::nullopt;  // as in EvaluateOptions
   // The caller's own measure of accuracy. It measures the float model first. May be empty.
   ModelMetric metric = {};
+  // What several trials have in common is done once and kept here (shared_work.h). Null: there is
+  // one trial, which needs no copies.
+  std::shared_ptr<SharedWork> shared = {};
 };
 
 class Trials {
@@ -51,7 +53,6 @@ class Trials {
  private:
   TrialOptions options_;
   std::optional<double> reference_metric_;
-  std::shared_ptr<SharedWork> shared_;
 };
 
 }  // namespace bitpress::tasks

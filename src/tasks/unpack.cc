@@ -39,9 +39,7 @@ UnpackReport Unpack(const UnpackOptions& options) {
 }
 
 nlohmann::ordered_json ToJson(const UnpackReport& report) {
-  nlohmann::ordered_json json = {{"bitpress_unpacking", 1}};
-  json.update(FieldsToJson(report));
-  return json;
+  return VersionedJson("bitpress_unpacking", report);
 }
 
 }  // namespace bitpress::tasks

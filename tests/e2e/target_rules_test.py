@@ -1,0 +1,36 @@
+"""A target gives a configuration its settings, which is said, and refuses what it does not take."""
+
+import json
+
+import models
+import numpy as np
+import onnx
+import pytest
+
+
+@pytest.fixture(name="samples")
+def made_samples(tmp_path):
+    return models.save_noise(tmp_path / "samples", (1, *models.CONV_INPUT), 8)
+
+
+def test_settings_of_a_target_are_said_and_written(bitpress, conv_path, samples, tmp_path):
+    output, report = tmp_path / "q.onnx", tmp_path / "q.json"
+    text = bitpress.ok("quantize", conv_path, "-o", output, "--config", "INT8", "--target", "tensorrt", "--data", samples, "--json", report)
+    settings = json.loads(report.read_text())["target_settings"]
+    assert "activations=int8" in settings and f"target tensorrt: {', '.join(settings)}" in text
+    zero_points = [onnx.numpy_helper.to_array(tensor) for tensor in onnx.load(output).graph.initializer if "zero_point" in tensor.name]
+    assert zero_points and all(array.dtype == np.int8 and not array.any() for array in zero_points)
+
+
+def test_a_plan_is_not_changed_by_a_target(bitpress, conv_path, samples, tmp_path):
+    plan, report = tmp_path / "plan.json", tmp_path / "q.json"
+    bitpress.ok("plan", conv_path, "--config", "INT8", "--target", "tensorrt", "-o", plan)
+    text = bitpress.ok("quantize", conv_path, "-o", tmp_path / "q.onnx", "--plan", plan, "--target", "tensorrt", "--data", samples, "--json", report)
+    assert json.loads(report.read_text())["target_settings"] == [] and "target tensorrt:" not in text
+
+
+@pytest.mark.parametrize("command", ["plan", "quantize"])
+def test_what_a_target_does_not_take_is_named(bitpress, conv_path, tmp_path, command):
+    error = bitpress.error(command, conv_path, "-o", tmp_path / "out", "--config", "MX6", "--target", "tensorrt")
+    assert "target tensorrt does not take the plan" in error and "format mx6" in error and "Conv" in error
+    assert not (tmp_path / "out").exists()
