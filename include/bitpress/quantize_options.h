@@ -16,12 +16,13 @@ enum class Storage {
   kPacked,     // codes and scales at their real width, decoded by a function when the model is
                // loaded
   kSimulated,  // floats that hold the quantized values
-  // What other tools write and compilers look for: codes of integers behind a DequantizeLinear, and
-  // floats behind the quantizers that activations have. Where neither can be, kPacked.
+  // This is what other tools write and compilers look for: codes of integers behind a
+  // DequantizeLinear, and floats behind the quantizers that activations have. Where neither can be,
+  // kPacked.
   kQdq,
 };
 
-// What a quantized model is for. Most say which operators it may use.
+// The purpose of a quantized model. Most of them say which operators it may use.
 enum class Target {
   kAutomatic,    // kBitpress for block formats, kPortable for integers
   kPortable,     // ONNX operators and ours; ours have functions of ONNX operators

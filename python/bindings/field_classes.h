@@ -23,14 +23,19 @@
 
 namespace bitpress::python {
 
+// Returns JSON as text. Bytes that are no UTF-8, as names in a model may hold, become replacement
+// characters.
+inline std::string TextOf(const nlohmann::ordered_json& json, int indent = -1) {
+  return json.dump(indent, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
+}
+
 // Returns a value in a type that nanobind converts.
 template <typename T>
 auto AsPython(T value) {
   if constexpr (std::is_enum_v<T>) {
     return WordOf(FieldJson<T>::kWords, value);
   } else if constexpr (std::is_same_v<T, nlohmann::ordered_json>) {
-    return nanobind::module_::import_("json").attr("loads")(
-        value.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace));
+    return nanobind::module_::import_("json").attr("loads")(TextOf(value));
   } else {
     return value;
   }
@@ -61,10 +66,7 @@ nanobind::class_<T> BindFields(nanobind::module_& module, const char* name, cons
     }
   });
   type.def("__repr__", [label = std::string(name)](const T& self) {
-    return label + "(" +
-           FieldsToJson(self).dump(-1, ' ', false,
-                                   nlohmann::ordered_json::error_handler_t::replace) +
-           ")";
+    return label + "(" + TextOf(FieldsToJson(self)) + ")";
   });
   return type;
 }

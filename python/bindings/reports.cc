@@ -75,7 +75,7 @@ void BindQuantizeReport(nb::module_& module) {
           "What a user of the model should know, each as (kind, text): that it is slower, larger "
           "or farther from the given model than it should be, that it holds NaN, that nothing was "
           "quantized.")
-      .def("to_json", [](const QuantizeReport& self) { return tasks::ToJson(self).dump(2); })
+      .def("to_json", [](const QuantizeReport& self) { return TextOf(tasks::ToJson(self), 2); })
       .def("__str__", [](const QuantizeReport& self) {
         return AsPythonSpells(tasks::Describe(tasks::VerdictOf(self)));
       });
@@ -98,7 +98,8 @@ void BindEvaluationReport(nb::module_& module) {
   using evaluate::EvaluationReport;
   BindFields<EvaluationReport>(module, "EvaluationReport",
                                "The results of evaluate. Accuracies are from 0 to 1.")
-      .def("to_json", [](const EvaluationReport& self) { return evaluate::ToJson(self).dump(2); });
+      .def("to_json",
+           [](const EvaluationReport& self) { return TextOf(evaluate::ToJson(self), 2); });
 }
 
 void BindTargetReport(nb::module_& module) {
@@ -115,7 +116,7 @@ void BindTargetReport(nb::module_& module) {
                                  "Numbers of products of a run. 0 for a model without any.");
   using deploy::TargetReport;
   BindFields<TargetReport>(module, "TargetReport", "The results of check.")
-      .def("to_json", [](const TargetReport& self) { return deploy::ToJson(self).dump(2); });
+      .def("to_json", [](const TargetReport& self) { return TextOf(deploy::ToJson(self), 2); });
 }
 
 void BindCalibration(nb::module_& module) {

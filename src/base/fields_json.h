@@ -60,6 +60,14 @@ nlohmann::ordered_json FieldsToJson(const T& report, NonFinite form = NonFinite:
   return json;
 }
 
+// Returns the JSON of a report for scripts, whose first key is its version (docs/versions.md).
+template <Described T>
+nlohmann::ordered_json VersionedJson(const char* key, const T& report) {
+  nlohmann::ordered_json json = {{key, 1}};
+  json.update(FieldsToJson(report));
+  return json;
+}
+
 // Reads what FieldsToJson wrote as kText. Throws Error(kInvalidArgument) or a nlohmann exception if
 // it is something else.
 template <Described T>

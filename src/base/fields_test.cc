@@ -75,6 +75,11 @@ TEST(Fields, BecomeKeysInTheirOrder) {
             R"("range":[-1.0,2.0],"shared":[{"name":"d","share":1.0}]})");
 }
 
+TEST(Fields, StandBehindTheVersion) {
+  EXPECT_EQ(VersionedJson("bitpress_test", FieldsPart{"a", 1}).dump(),
+            R"({"bitpress_test":1,"name":"a","share":1.0})");
+}
+
 TEST(Fields, ComeBackWithInfinities) {
   for (const double share : {0.1, kInfinite, -kInfinite}) {
     FieldsWhole whole;

@@ -13,9 +13,7 @@ size_t TargetReport::num_integer_nodes() const {
 }
 
 nlohmann::ordered_json ToJson(const TargetReport& report) {
-  nlohmann::ordered_json json = {{"bitpress_check", 1}};  // version of this JSON (docs/versions.md)
-  json.update(FieldsToJson(report));
-  return json;
+  return VersionedJson("bitpress_check", report);
 }
 
 }  // namespace bitpress::deploy

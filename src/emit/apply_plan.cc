@@ -130,7 +130,7 @@ void Append(const NativeOperators& more, NativeOperators& to) {
   }
 }
 
-// What the passes share.
+// The data that the passes share.
 struct EmitState {
   const plan::ResolvedPlan& resolved;
   const ApplyOptions& options;

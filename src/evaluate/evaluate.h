@@ -85,7 +85,7 @@ struct EvaluationReport {
   std::optional<double> top1, top5;
   std::optional<double> reference_top1, reference_top5;
   std::optional<double> agreement;
-  // Of all floating-point outputs together, or of the one that the options name; see
+  // These are of all floating-point outputs together, or of the one that the options name; see
   // OutputComparison.
   std::optional<double> sqnr_db, cosine, l2;
   bool outputs_identical = false;

@@ -6,9 +6,7 @@
 namespace bitpress::evaluate {
 
 nlohmann::ordered_json ToJson(const EvaluationReport& report) {
-  nlohmann::ordered_json json = {{"bitpress_evaluation", 1}};  // of this JSON (docs/versions.md)
-  json.update(FieldsToJson(report));
-  return json;
+  return VersionedJson("bitpress_evaluation", report);
 }
 
 }  // namespace bitpress::evaluate

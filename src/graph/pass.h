@@ -24,7 +24,7 @@
 
 namespace bitpress::graph {
 
-// What a pass did. Reports show it if it has a label.
+// The result of a pass. Reports show it if it has a label.
 struct PassResult {
   PassResult(bool modified) : is_modified(modified) {}
 

@@ -24,9 +24,7 @@ bool IsQuantizedFormat(std::string_view format) {
 }
 
 nlohmann::ordered_json ToJson(const Report& report) {
-  nlohmann::ordered_json json = {{"bitpress_report", 1}};  // of this JSON (docs/versions.md)
-  json.update(FieldsToJson(report));
-  return json;
+  return VersionedJson("bitpress_report", report);
 }
 
 }  // namespace bitpress::report
