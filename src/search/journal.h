@@ -49,7 +49,8 @@ class MeasurementJournal {
       FailDamaged(name, error.what());
     }
   }
-  // Writes `record`, whose numbers are finite or written as text (base/fields_json.h). Throws Error(kIo).
+  // Writes `record`, whose numbers are finite or written as text (base/fields_json.h). Throws
+  // Error(kIo).
   void Add(const std::string& name, const nlohmann::ordered_json& record);
 
  private:
