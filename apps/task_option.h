@@ -30,7 +30,7 @@ void AddTaskOption(CLI::App& command, const tasks::OptionRow& row, PassNames& va
 template <typename T>
 requires std::is_enum_v<T>
 void AddTaskOption(CLI::App& command, const tasks::OptionRow& row, T& value) {
-  const Words<T> words = tasks::WordsOf(value);
+  const Words<T> words = WordsOf<T>();
   AddWordOption<T>(command, Spelt(row.key), value, words,
                    WithDefault(row.meaning, WordOf(words, value)));
 }

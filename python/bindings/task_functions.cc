@@ -65,7 +65,7 @@ PythonType TypeOf(bool value) { return {"bool", value ? "True" : "False"}; }
 PythonType TypeOf(Preparation value) { return TypeOf(value == Preparation::kAsIs); }
 template <typename T>
 requires std::is_enum_v<T> PythonType TypeOf(T value) {
-  const std::string word(WordOf(tasks::WordsOf(value), value));
+  const std::string word(WordOf(WordsOf<T>(), value));
   const bool is_number = word.find_first_not_of("0123456789") == std::string::npos;
   return is_number ? PythonType{"int", word} : PythonType{"str", fmt::format("\"{}\"", word)};
 }
@@ -90,7 +90,7 @@ void ReadOption(std::string_view /*key*/, nb::handle value, Preparation& field) 
 template <typename T>
 requires std::is_enum_v<T>
 void ReadOption(std::string_view key, nb::handle value, T& field) {
-  field = ParseWord<T>(tasks::WordsOf(field), nb::cast<std::string>(nb::str(value)), key);
+  field = ParseWord<T>(WordsOf<T>(), nb::cast<std::string>(nb::str(value)), key);
 }
 
 void SetOption(QuantizeArguments& arguments, const std::string& key, nb::object value) {

@@ -101,7 +101,7 @@ struct FieldJson<T> {
 template <typename T>
 requires std::is_enum_v<T>
 struct FieldJson<T> {
-  static constexpr Words<T> kWords = FieldWords(static_cast<const T*>(nullptr));
+  static constexpr Words<T> kWords = WordsOf<T>();
   static nlohmann::ordered_json To(T value, NonFinite) { return WordOf(kWords, value); }
   static void From(const nlohmann::ordered_json& json, T& value) {
     value = ParseWord(kWords, json.get<std::string>());

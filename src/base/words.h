@@ -22,6 +22,13 @@ namespace bitpress {
 template <typename T>
 using Words = std::span<const std::pair<std::string_view, T>>;
 
+// Returns the words of an enumeration: its table, which FieldWords(const T*) returns beside the
+// type.
+template <typename T>
+constexpr Words<T> WordsOf() {
+  return FieldWords(static_cast<const T*>(nullptr));
+}
+
 // Returns "red|blue".
 template <typename T>
 std::string JoinWords(Words<T> words) {

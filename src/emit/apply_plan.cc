@@ -221,11 +221,8 @@ constexpr EmitPass kQuantizeDynamically{
 constexpr EmitPass kUseNativeOperators{
     .name = "use-native-operators",
     .run = [](Model& model, EmitState& state) -> PassResult {
-      const NativeWeights which =
-          plan::ProfileOf(state.options.target).contributed == plan::CodeReaders::kIntegers
-              ? NativeWeights::kIntegers
-              : NativeWeights::kAll;
-      state.report.native = UseNativeOperators(model, state.quantized, which,
+      state.report.native = UseNativeOperators(model, state.quantized,
+                                               plan::ProfileOf(state.options.target).contributed,
                                                state.options.accuracy_level, state.pool);
       return state.report.native.num_nodes > 0;
     },
@@ -259,10 +256,8 @@ constexpr EmitPass kAddPortableFunctions{
 constexpr EmitPass kUseProductOperators{
     .name = "use-product-operators",
     .run = [](Model& model, EmitState& state) -> PassResult {
-      const NativeOperators products = UseProductOperators(
-          model, plan::ProfileOf(state.options.target).products == plan::CodeReaders::kAll
-                     ? Replaced::kAll
-                     : Replaced::kQuickOnes);
+      const NativeOperators products =
+          UseProductOperators(model, plan::ProfileOf(state.options.target).products);
       Append(products, state.report.native);
       return products.num_nodes > 0;
     },

@@ -175,14 +175,14 @@ class Followers {
 
 // Returns why a convolution whose products are those of floats is left to ONNX Runtime, as a
 // clause; "" if it is not.
-std::string WhyTooManyFloats(const ConvolutionShape& shape, Replaced replaced) {
+std::string WhyTooManyFloats(const ConvolutionShape& shape, plan::CodeReaders readers) {
   const int64_t channels = shape.channels_of_group();
   if (shape.groups == 1 && channels * shape.positions() > kMostFloats) {
     return "its products are those of floats";
   }
   if (shape.groups > 1 && channels > kFewChannels) return "its groups have many channels";
   const bool is_small = channels <= kFewChannels && shape.positions() <= kFewTaps;
-  return is_small || replaced == Replaced::kAll
+  return is_small || readers == plan::CodeReaders::kAll
              ? ""
              : "ONNX Runtime's Conv is faster: its products are those of floats";
 }
@@ -203,7 +203,7 @@ bool HasFewPositions(const Model& model, const Node& convolution) {
 }  // namespace
 
 std::string WhyNoPackedConvolution(const Model& model, const Use& use, const PackedWeight& weight,
-                                   Replaced replaced) {
+                                   plan::CodeReaders readers) {
   const Node& node = use.node;
   if (use.input_index != 1) return "it is no weight of its Conv";
   if (weight.integer) return "it has integers";
@@ -230,9 +230,9 @@ std::string WhyNoPackedConvolution(const Model& model, const Use& use, const Pac
   }
   if (!PadsOf(model, node, weight)) return "the padding depends on the input";
   if (!formats::IsWholeConvolution(formats, shape, *blocks)) {
-    if (std::string why = WhyTooManyFloats(shape, replaced); !why.empty()) return why;
+    if (std::string why = WhyTooManyFloats(shape, readers); !why.empty()) return why;
   }
-  if (replaced == Replaced::kQuickOnes && HasFewPositions(model, node)) {
+  if (readers == plan::CodeReaders::kQuick && HasFewPositions(model, node)) {
     return "ONNX Runtime's Conv is faster: its output has few positions";
   }
   return weights::WhyNoConvolutionName(model, weight, input);

@@ -14,11 +14,11 @@ namespace bitpress::emit {
 // is one: a Conv over one or two dimensions whose weight is in blocks that run along its channels,
 // or along all that it sums, and whose input comes from one of our quantizers with blocks of as
 // many elements along the channels. Convolutions that would multiply floats qualify only if they
-// are grouped, or sum few products, as those of the first layer do. Replaced::kQuickOnes also
+// are grouped, or sum few products, as those of the first layer do. CodeReaders::kQuick also
 // leaves those to ONNX Runtime of which its own is probably faster: larger products of floats, and
 // outputs with few positions. REQUIRES: the reader is a standard Conv.
 std::string WhyNoPackedConvolution(const graph::Model& model, const graph::Use& use,
-                                   const weights::PackedWeight& weight, Replaced replaced);
+                                   const weights::PackedWeight& weight, plan::CodeReaders readers);
 
 // Replaces the convolution, and a following Add of a tensor of the same shape, and Relu, Clip or
 // LeakyRelu, which alone read its result. zeros(count) returns a vector of zeros. REQUIRES: there

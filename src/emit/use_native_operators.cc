@@ -28,10 +28,10 @@ class NativeRewriter {
   NativeRewriter(Model& model, AccuracyLevel level, ThreadPool& pool)
       : model_(model), level_(level), pool_(pool) {}
 
-  NativeOperators Run(const QuantizedWeights& weights, NativeWeights which) {
+  NativeOperators Run(const QuantizedWeights& weights, plan::CodeReaders which) {
     for (const QuantizedWeights::Packed& packed : weights.packed) {
       const bool is_integer = formats::FindFormat(packed.statistics->format).is_integer();
-      if (which == NativeWeights::kIntegers && !is_integer) continue;
+      if (which == plan::CodeReaders::kIntegers && !is_integer) continue;
       const std::vector<Use> uses = model_.AllUses(packed.statistics->quantized);
       const bool is_tied = std::ranges::any_of(
           uses, [&](const Use& use) { return !ProductsBehindTranspose(model_, use).empty(); });
@@ -269,7 +269,7 @@ class NativeRewriter {
 }  // namespace
 
 NativeOperators UseNativeOperators(Model& model, const QuantizedWeights& weights,
-                                   NativeWeights which, AccuracyLevel level, ThreadPool& pool) {
+                                   plan::CodeReaders which, AccuracyLevel level, ThreadPool& pool) {
   return NativeRewriter(model, level, pool).Run(weights, which);
 }
 

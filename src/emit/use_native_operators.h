@@ -20,13 +20,11 @@
 #include "bitpress/quantize_options.h"
 #include "emit/quantize_weights.h"
 #include "graph/model.h"
+#include "plan/target_profile.h"
 
 namespace bitpress::emit {
 
 using bitpress::AccuracyLevel;
-
-// The weights that these operators read.
-enum class NativeWeights { kAll, kIntegers };
 
 struct NativeOperators {
   size_t num_nodes = 0;
@@ -47,9 +45,9 @@ constexpr auto FieldsOf(const NativeOperators*) {
 //    becomes a MatMulNBits, and the lookup reads the same bytes by a function of standard operators
 //    (weights/lookup_nodes.h).
 // Weights are written in the layout of their operator. Unpack functions without a user are removed.
-// Weights that are not among `which` are left alone and are no omissions.
+// Other weights than `which` (kAll or kIntegers) are left alone and are no omissions.
 // REQUIRES: nothing between the two passes removed `weights` or their Unpack nodes.
 NativeOperators UseNativeOperators(graph::Model& model, const QuantizedWeights& weights,
-                                   NativeWeights which, AccuracyLevel level, ThreadPool& pool);
+                                   plan::CodeReaders which, AccuracyLevel level, ThreadPool& pool);
 
 }  // namespace bitpress::emit

@@ -27,7 +27,7 @@ using graph::Use;
 
 class ProductRewriter {
  public:
-  ProductRewriter(Model& model, Replaced replaced) : model_(model), replaced_(replaced) {}
+  ProductRewriter(Model& model, plan::CodeReaders readers) : model_(model), readers_(readers) {}
 
   NativeOperators Run() {
     // Handles of nodes that are replaced become invalid; these are none of them.
@@ -107,7 +107,7 @@ class ProductRewriter {
   // why something still reads the weight.
   std::string ReplaceHalf(const Node& unpack, const weights::PackedWeight& weight,
                           const Node& cast) {
-    if (replaced_ != Replaced::kAll) {
+    if (readers_ != plan::CodeReaders::kAll) {
       return "its product is FLOAT16 (--target bitpress multiplies floats between Casts)";
     }
     std::string why;
@@ -127,7 +127,7 @@ class ProductRewriter {
 
   std::string WhyNot(const Use& use, const weights::PackedWeight& weight) const {
     if (IsStandardOp(use.node, "Conv")) {
-      return WhyNoPackedConvolution(model_, use, weight, replaced_);
+      return WhyNoPackedConvolution(model_, use, weight, readers_);
     }
     if (!IsStandardOp(use.node, "MatMul") && !IsStandardOp(use.node, "Gemm")) {
       return fmt::format("{} reads it", use.node.op_type());
@@ -230,15 +230,15 @@ class ProductRewriter {
   }
 
   Model& model_;
-  Replaced replaced_;
+  plan::CodeReaders readers_;
   std::map<int64_t, std::string> zeros_;
   NativeOperators result_;
 };
 
 }  // namespace
 
-NativeOperators UseProductOperators(Model& model, Replaced replaced) {
-  return ProductRewriter(model, replaced).Run();
+NativeOperators UseProductOperators(Model& model, plan::CodeReaders readers) {
+  return ProductRewriter(model, readers).Run();
 }
 
 }  // namespace bitpress::emit

@@ -8,13 +8,9 @@
 
 #include "emit/use_native_operators.h"
 #include "graph/model.h"
+#include "plan/target_profile.h"
 
 namespace bitpress::emit {
-
-// This says what is replaced: all that has an operator, or less. FLOAT16 products stay then, so
-// that other processors than CPUs multiply FLOAT16 numbers, and so do convolutions that are faster
-// as floats (packed_convolutions.h).
-enum class Replaced { kAll, kQuickOnes };
 
 // Replaces the readers of weights behind Unpack nodes: each MatMul, or Gemm with alpha and beta 1,
 // A not transposed, and a vector or nothing added, whose weight has its blocks along the sums. An
@@ -23,7 +19,10 @@ enum class Replaced { kAll, kQuickOnes };
 // multiplies its elements as integers. Products of FLOAT16 models are those of floats between
 // Casts: they are rounded once, at the end. Convolutions: packed_convolutions.h. The functions of
 // convolutions call those of our quantizers, which AddPortableFunctions adds before. `omissions`
-// has the weights that other nodes read.
-NativeOperators UseProductOperators(graph::Model& model, Replaced replaced = Replaced::kAll);
+// has the weights that other nodes read. If `readers` is kQuick rather than kAll, FLOAT16 products
+// stay, so that other processors than CPUs multiply FLOAT16 numbers, and so do convolutions that
+// are faster as floats (packed_convolutions.h).
+NativeOperators UseProductOperators(graph::Model& model,
+                                    plan::CodeReaders readers = plan::CodeReaders::kAll);
 
 }  // namespace bitpress::emit

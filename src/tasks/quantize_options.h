@@ -13,6 +13,22 @@
 #include "plan/target_profile.h"
 #include "tasks/run.h"
 
+namespace bitpress {
+
+inline constexpr std::array<std::pair<std::string_view, Storage>, 3> kStorageWords{
+    {{"packed", Storage::kPacked}, {"simulated", Storage::kSimulated}, {"qdq", Storage::kQdq}}};
+inline constexpr std::array<std::pair<std::string_view, AccuracyLevel>, 2> kAccuracyLevelWords{
+    {{"1", AccuracyLevel::kFloat}, {"4", AccuracyLevel::kInt8}}};
+inline constexpr std::array<std::pair<std::string_view, IntegerForm>, 2> kIntegerFormWords{
+    {{"qdq", IntegerForm::kQdq}, {"qoperator", IntegerForm::kQOperator}}};
+
+inline Words<Storage> FieldWords(const Storage*) { return kStorageWords; }
+inline Words<Target> FieldWords(const Target*) { return plan::TargetWords(); }
+inline Words<AccuracyLevel> FieldWords(const AccuracyLevel*) { return kAccuracyLevelWords; }
+inline Words<IntegerForm> FieldWords(const IntegerForm*) { return kIntegerFormWords; }
+
+}  // namespace bitpress
+
 namespace bitpress::tasks {
 
 // What an option is about.
@@ -29,19 +45,6 @@ struct OptionRow {
 
   bool is_of_writing() const { return use == OptionUse::kWriting; }
 };
-
-inline constexpr std::array<std::pair<std::string_view, Storage>, 3> kStorageWords{
-    {{"packed", Storage::kPacked}, {"simulated", Storage::kSimulated}, {"qdq", Storage::kQdq}}};
-inline constexpr std::array<std::pair<std::string_view, AccuracyLevel>, 2> kAccuracyLevelWords{
-    {{"1", AccuracyLevel::kFloat}, {"4", AccuracyLevel::kInt8}}};
-inline constexpr std::array<std::pair<std::string_view, IntegerForm>, 2> kIntegerFormWords{
-    {{"qdq", IntegerForm::kQdq}, {"qoperator", IntegerForm::kQOperator}}};
-
-// Return the words of a type of options.
-inline Words<Storage> WordsOf(Storage /*type*/) { return kStorageWords; }
-inline Words<Target> WordsOf(Target /*type*/) { return plan::TargetWords(); }
-inline Words<AccuracyLevel> WordsOf(AccuracyLevel /*type*/) { return kAccuracyLevelWords; }
-inline Words<IntegerForm> WordsOf(IntegerForm /*type*/) { return kIntegerFormWords; }
 
 // Calls visit(row, field) for each option, in the order of help texts, with the fields of two
 // objects: QuantizeChoices and RunOptions or what is derived of them, const or not.
