@@ -25,9 +25,6 @@ constexpr uint32_t kExponentBits = 0x7F800000u;
 constexpr uint32_t kMantissaBits = 0x007FFFFFu;
 constexpr uint32_t kOneExponent = 1u << 23;
 constexpr uint32_t kQuietNan = 0x7FC00000u;
-// The bounds of a block's largest magnitude for float32 arithmetic.
-constexpr uint32_t kLeastAmax = 64u << 23;
-constexpr uint32_t kTopAmax = 225u << 23;
 
 BITPRESS_DEVICE uint32_t Bits(float x) { return __builtin_bit_cast(uint32_t, x); }
 BITPRESS_DEVICE float Float(uint32_t bits) { return __builtin_bit_cast(float, bits); }
@@ -40,9 +37,10 @@ BITPRESS_DEVICE int Limited(int x, int least, int most) {
 // --- Blocks in the middle of the range
 // -----------------------------------------------------------------------------------------------------
 
-// Returns whether a block with this largest magnitude needs double. All-zero blocks do not.
-BITPRESS_DEVICE bool NeedsDouble(uint32_t amax) {
-  return amax != 0 && amax - kLeastAmax >= kTopAmax - kLeastAmax;
+// Returns whether a thread treats a block with this largest magnitude alone. All-zero blocks are
+// not among them.
+BITPRESS_DEVICE bool IsSpecial(const BlockFormat& f, uint32_t amax) {
+  return amax != 0 && amax - f.least_amax >= f.amax_range;
 }
 
 BITPRESS_DEVICE uint32_t LimitField(const BlockFormat& f, uint32_t exponent) {
@@ -52,6 +50,22 @@ BITPRESS_DEVICE uint32_t WantedField(const BlockFormat& f, uint32_t amax) {
   const uint32_t raise = (amax & kMantissaBits) > f.exponent_threshold ? kOneExponent : 0u;
   return (amax & kExponentBits) + raise;
 }
+
+// Returns numbers of at least 0 rounded to multiples of their last mantissa bit, ties to even, of
+// which `magic_offset` says how many there are. Those below the power of two `least` are multiples
+// of its step.
+BITPRESS_DEVICE float RoundMantissa(float x, uint32_t least, uint32_t magic_offset) {
+  const float magic = Float((Larger(Bits(x), least) & kExponentBits) + magic_offset);
+  return (x + magic) - magic;
+}
+// Returns the bits of the E4M3 number that gives a largest magnitude the largest element.
+BITPRESS_DEVICE uint32_t FloatScale(const BlockFormat& f, uint32_t amax) {
+  constexpr uint32_t kLeastNormal = (127u - 6) << 23;
+  constexpr uint32_t kMagic = (23u - 3) << 23;  // for 3 mantissa bits
+  const float wanted = __builtin_fminf(Float(amax) / f.max_value, 448.0f);
+  return Bits(__builtin_fmaxf(RoundMantissa(wanted, kLeastNormal, kMagic), 0x1p-9f));
+}
+
 // Returns the exponent of the largest value of a block, and that of a sub-block in such a block.
 BITPRESS_DEVICE uint32_t BlockField(const BlockFormat& f, uint32_t amax) {
   return LimitField(f, WantedField(f, amax));
@@ -60,7 +74,7 @@ BITPRESS_DEVICE uint32_t SubBlockField(const BlockFormat& f, uint32_t block, uin
   return Smaller(Larger(WantedField(f, sub_amax), block - f.max_shift_field), block);
 }
 
-// The numbers of a block whose exponent is known.
+// The numbers of a block whose exponent or scale is known.
 struct Grid {
   uint32_t least;  // float elements: the field of the smallest normal number
   float magic, limit, limit_negative, step, half_step;
@@ -69,6 +83,12 @@ struct Grid {
 template <int kWay>
 BITPRESS_DEVICE Grid GridOf(const BlockFormat& f, uint32_t exponent) {
   Grid grid = {};
+  if (kWay == kFloatScale) {
+    grid.step = Float(exponent);
+    grid.limit = f.max_value;
+    grid.least = kOneExponent * 127 + f.emax_offset - f.subnormal_offset;
+    return grid;
+  }
   grid.limit = Float(exponent | f.limit_mantissa);
   if (kWay == kFloats || kWay == kFloatsPositive) {
     grid.least = exponent - f.subnormal_offset;
@@ -87,9 +107,7 @@ BITPRESS_DEVICE Grid GridOf(const BlockFormat& f, uint32_t exponent) {
 
 // Rounds a magnitude to a float element.
 BITPRESS_DEVICE float RoundToElement(const BlockFormat& f, const Grid& grid, uint32_t magnitude) {
-  const uint32_t own = Larger(magnitude, grid.least) & kExponentBits;
-  const float magic = Float(own + f.magic_offset);
-  return __builtin_fminf((Float(magnitude) + magic) - magic, grid.limit);
+  return __builtin_fminf(RoundMantissa(Float(magnitude), grid.least, f.magic_offset), grid.limit);
 }
 
 // Turns ties to even into half away from zero, or half up, which is towards zero for negative
@@ -127,6 +145,11 @@ BITPRESS_DEVICE float Round(const BlockFormat& f, const Grid& grid, float x) {
     return __builtin_fmaxf(__builtin_fminf(rounded, grid.limit), grid.limit_negative);
   }
   const uint32_t sign = Bits(x) & kSignBit, magnitude = Bits(x) & kMagnitudeBits;
+  if (kWay == kFloatScale) {
+    // Ties times scales are float32 numbers, so that no other quotient is rounded to a tie.
+    const float quotient = __builtin_fminf(Float(magnitude) / grid.step, grid.limit);
+    return Float(Bits(RoundMantissa(quotient, grid.least, f.magic_offset) * grid.step) | sign);
+  }
   if (kWay == kMagnitudes) {
     const float rounded = (Float(magnitude) + grid.magic) - grid.magic;
     return Float(Bits(__builtin_fminf(rounded, grid.limit)) | sign);

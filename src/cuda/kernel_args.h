@@ -13,6 +13,7 @@ enum Way {
   kFloatsPositive = 2,  // float elements, zeros become +0
   kMagnitudes = 3,      // sign and magnitude, ties to even, zeros keep their sign
   kOther = 4,
+  kFloatScale = 5,  // float elements whose scale is an E4M3 number instead of an exponent
 };
 enum Element { kFloatElement = 0, kTwosComplement = 1, kSignMagnitude = 2 };
 enum Rounding { kHalfToEven = 0, kHalfAwayFromZero = 1, kHalfUp = 2 };
@@ -24,7 +25,9 @@ struct BlockFormat {
   int32_t way, element, rounding, choice, zero;
   int32_t block_size, sub_block_size;  // sub_block_size 0: none
   int32_t nan_block, flush_subnormals;
-  // Blocks in the middle of float32's range, which nearly all are (kernels/rounding-inl.h).
+  // Blocks whose largest magnitude is zero or lies in the middle of float32's range, which nearly
+  // all are (kernels/rounding-inl.h): from least_amax on, less than amax_range above it.
+  uint32_t least_amax, amax_range;
   uint32_t exponent_threshold, least_exponent, largest_exponent, emax_offset;  // fields
   uint32_t subnormal_offset, magic_offset, limit_mantissa, max_shift_field;
   // All blocks.

@@ -53,7 +53,18 @@ BITPRESS_DEVICE void RoundBlock(const BlockFormat& f, const Column& x, const Col
   }
 }
 
-// Treats any block, in double.
+// Treats a block with a float scale, in which NaN and infinity stay.
+BITPRESS_DEVICE void RoundScaled(const BlockFormat& f, const Column& x, const Column& y, int length,
+                                 uint32_t amax) {
+  const Grid grid = GridOf<kFloatScale>(f, FloatScale(f, amax));
+  for (int k = 0; k < length; ++k) {
+    const uint32_t bits = x.ReadBits(k);
+    const bool passes = (bits & kMagnitudeBits) >= kExponentBits;
+    y.WriteBits(passes ? bits : Bits(Round<kFloatScale>(f, grid, Float(bits))), k);
+  }
+}
+
+// Treats any block, in double if its scale is an exponent.
 BITPRESS_DEVICE void AnyBlock(const BlockFormat& f, const Column& x, const Column& y, int length) {
   uint32_t amax = 0;
   bool is_finite = true;
@@ -69,6 +80,7 @@ BITPRESS_DEVICE void AnyBlock(const BlockFormat& f, const Column& x, const Colum
     for (int k = 0; k < length; ++k) y.WriteBits(kQuietNan, k);
     return;
   }
+  if (f.way == kFloatScale) return RoundScaled(f, x, y, length, amax);
   const int wanted = amax == 0 ? f.least_shared : WantedExponentOf(f, amax);
   const int reach = f.choice == kMse && amax != 0 ? 1 : 0;
   RoundBlock(f, x, y, length, wanted - reach, wanted + reach, wanted);
@@ -104,7 +116,7 @@ BITPRESS_DEVICE uint32_t SubBlockFieldAt(const BlockFormat& f, const Values& val
 BITPRESS_DEVICE uint32_t LeastErrorField(const BlockFormat& f, const Values& values, int length,
                                          uint32_t amax) {
   const int sub = f.sub_block_size != 0 ? f.sub_block_size : length;
-  const uint32_t floor = Larger(amax & kExponentBits, kLeastAmax);
+  const uint32_t floor = Larger(amax & kExponentBits, f.least_amax);
   const float inverse = Float((254u << 23) + f.emax_offset - floor);
   uint32_t best = 0;
   float least = 0.0f;
@@ -140,6 +152,9 @@ BITPRESS_DEVICE void RoundQuick(const BlockFormat& f, const Values& values, cons
 
 BITPRESS_DEVICE void QuickBlock(const BlockFormat& f, const Values& values, const Column& y,
                                 int length, uint32_t amax) {
+  if (f.way == kFloatScale) {
+    return RoundQuick<kFloatScale>(f, values, y, length, FloatScale(f, amax));
+  }
   const uint32_t field =
       f.choice == kMse ? LeastErrorField(f, values, length, amax) : BlockField(f, amax);
   switch (f.way) {
@@ -201,7 +216,7 @@ BITPRESS_DEVICE void Columns(const BlockArgs& a, float* buffer) {
   } else {
     amax = LargestOf(values, 0, place.length);
   }
-  if (NeedsDouble(amax)) return AnyBlock(a.format, x, y, place.length);
+  if (IsSpecial(a.format, amax)) return AnyBlock(a.format, x, y, place.length);
   QuickBlock(a.format, values, y, place.length, amax);
 }
 
@@ -251,7 +266,9 @@ BITPRESS_DEVICE Float4 RoundFourInSubBlocks(const BlockFormat& f, uint32_t field
   return y;
 }
 
-BITPRESS_DEVICE Float4 QuickFour(const BlockFormat& f, uint32_t field, Float4 v) {
+// Rounds four values of a block with this largest magnitude.
+BITPRESS_DEVICE Float4 QuickFour(const BlockFormat& f, uint32_t amax, Float4 v) {
+  const uint32_t field = BlockField(f, amax);
   if (f.sub_block_size != 0) return RoundFourInSubBlocks(f, field, v);
   switch (f.way) {
     case kQuickIntegers:
@@ -262,6 +279,8 @@ BITPRESS_DEVICE Float4 QuickFour(const BlockFormat& f, uint32_t field, Float4 v)
       return RoundFour<kFloatsPositive>(f, field, v);
     case kMagnitudes:
       return RoundFour<kMagnitudes>(f, field, v);
+    case kFloatScale:
+      return RoundFour<kFloatScale>(f, FloatScale(f, amax), v);
     default:
       return RoundFour<kOther>(f, field, v);
   }
@@ -325,20 +344,20 @@ BITPRESS_DEVICE void Rows(const BlockArgs& a) {
   for (int i = 0; i < kVectors; ++i) amax[i] = GroupMax(LargestOfFour(v[i]), a.group_lanes);
 #pragma unroll
   for (int i = 0; i < kVectors; ++i) {
-    if (four[i].count == 0 || NeedsDouble(amax[i])) continue;
-    const Float4 y = QuickFour(f, BlockField(f, amax[i]), v[i]);
+    if (four[i].count == 0 || IsSpecial(f, amax[i])) continue;
+    const Float4 y = QuickFour(f, amax[i], v[i]);
     if (a.is_half) {
       StoreSome<Half>(a, four[i], y);
     } else {
       StoreSome<float>(a, four[i], y);
     }
   }
-  // The first lane of a block that needs double does it alone.
+  // The first lane of a special block does it alone.
   if ((Thread() & static_cast<uint32_t>(a.group_lanes - 1)) != 0) return;
 #pragma nounroll
   for (int i = 0; i < kVectors; ++i) {
     const Four& own = i == 0 ? four[0] : four[kVectors - 1];
-    if (!NeedsDouble(i == 0 ? amax[0] : amax[kVectors - 1])) continue;
+    if (!IsSpecial(f, i == 0 ? amax[0] : amax[kVectors - 1])) continue;
     AnyBlock(f, ColumnOf(a, a.x, own.at), ColumnOf(a, a.y, own.at), own.left);
   }
 }
@@ -355,8 +374,15 @@ BITPRESS_DEVICE void AnyRows(const BlockArgs& a) {
     amax = Larger(amax, Bits(x.Read(k)) & kMagnitudeBits);
   }
   amax = GroupMax(amax, a.group_lanes);
-  if (NeedsDouble(amax)) {
+  if (IsSpecial(f, amax)) {
     if (lane == 0) AnyBlock(f, x, y, place.length);
+    return;
+  }
+  if (f.way == kFloatScale) {
+    const Grid grid = GridOf<kFloatScale>(f, FloatScale(f, amax));
+    for (int k = lane; k < place.length; k += a.group_lanes) {
+      y.Write(Round<kFloatScale>(f, grid, x.Read(k)), k);
+    }
     return;
   }
   const Grid grid = GridOf<kOther>(f, BlockField(f, amax));

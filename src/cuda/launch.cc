@@ -25,6 +25,7 @@ Way WayOf(const FormatSpec& spec) {
   const bool is_even = spec.rounding == formats::RoundingMode::kHalfToEven;
   const bool is_positive = spec.zero_rule == formats::ZeroRule::kPositive;
   const bool keeps_sign = spec.zero_rule == formats::ZeroRule::kKeepSign;
+  if (!spec.has_exponent_scales()) return kFloatScale;
   if (spec.has_float_elements()) {
     return keeps_sign ? kFloats : is_positive ? kFloatsPositive : kOther;
   }
@@ -129,6 +130,9 @@ BlockFormat DeviceFormat(const FormatSpec& spec) {
   f.sub_block_size = spec.sub_block_size;
   f.nan_block = spec.special_rule == formats::SpecialRule::kNanBlock;
   f.flush_subnormals = spec.flush_subnormals;
+  // Blocks with float scales need no more than finite values.
+  f.least_amax = spec.has_exponent_scales() ? Field(64) : 0;
+  f.amax_range = Field(spec.has_exponent_scales() ? 225 : 255) - f.least_amax;
   f.max_value = static_cast<float>(range.max_value);
   f.max_exponent = range.max_exponent;
   f.fraction_bits = range.fraction_bits;

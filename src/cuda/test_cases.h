@@ -73,7 +73,11 @@ inline std::vector<FormatSpec> AllSpecs() {
   std::vector<FormatSpec> specs;
   for (const FormatSpec& row : formats::AllFormats()) {
     if (row.has_exponent_scales()) AddChoices(row, specs);
-    if (!row.is_blocked() && !row.is_integer()) specs.push_back(row);
+    if (row.is_blocked() && row.has_exponent_scales()) {
+      AddChoices(row, specs);
+    } else if (!row.is_integer()) {
+      specs.push_back(row);
+    }
   }
   for (const char* name :
        {"bfp(bits=12, block=32)", "bfp(bits=31, block=16)", "bfp(bits=10, block=4)",

@@ -59,9 +59,8 @@ using NodeFactory = std::function<BlockNode(const NodeInfo&)>;
 
 // Appends a row for each provider and type.
 void AddForFloats(const std::string& name, const NodeFactory& make_node,
-                  std::vector<OperatorSpec>& specs, bool is_on_cuda = true) {
+                  std::vector<OperatorSpec>& specs) {
   for (const Provider provider : {Provider::kCpu, Provider::kCuda}) {
-    if (provider == Provider::kCuda && !is_on_cuda) continue;
     for (const auto type :
          {ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT, ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT16}) {
       OperatorSpec spec;
@@ -139,8 +138,7 @@ void AddBitpressOperators(std::vector<OperatorSpec>& specs) {
     if (row.is_integer() || !formats::ParametersOf(row.name).empty()) continue;
     AddForFloats(
         "QuantizeDequantize_" + row.name,
-        [row](const NodeInfo& node) { return OurNode(node, row); }, specs,
-        row.is_float() || row.has_exponent_scales());
+        [row](const NodeInfo& node) { return OurNode(node, row); }, specs);
   }
   for (const std::string_view base : formats::ParametricBases()) {
     AddForFloats(

@@ -256,9 +256,7 @@ TEST_F(OperatorTest, QuantizersHaveRowsForBothProviders) {
     const bool is_quantizer = name.find("Quantize") != std::string::npos ||
                               name.find("quantize") != std::string::npos ||
                               name.find("FixNeuron") != std::string::npos;
-    // Kernels there have scales that are powers of two.
-    const bool is_on_cuda = is_quantizer && !name.ends_with("_nvfp4");
-    EXPECT_EQ(count[1], is_on_cuda ? count[0] : 0) << name;
+    EXPECT_EQ(count[1], is_quantizer ? count[0] : 0) << name;
     quantizers += is_quantizer ? 1 : 0;
   }
   EXPECT_GT(quantizers, 20);
