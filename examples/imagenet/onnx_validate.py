@@ -6,6 +6,8 @@
 The same on the command line:
 
     bitpress evaluate resnet50_mx6.onnx --data VAL --image SPEC
+
+With --gpu the model runs in a session with CUDAExecutionProvider (onnxruntime-gpu), where there is one.
 """
 
 import argparse
@@ -26,6 +28,38 @@ def warn_of_missing_classes(model: str, folder: str, class_output: str) -> None:
               "photos of every class, or --labels", file=sys.stderr)
 
 
+def open_on_cuda(model: str):
+    """A session on CUDA, or None after a line that says why there is none."""
+    import onnxruntime
+    options = onnxruntime.SessionOptions()
+    options.register_custom_ops_library(bitpress.get_library_path())
+    session, why_not = None, f"onnxruntime {onnxruntime.__version__} has no CUDAExecutionProvider (onnxruntime-gpu has it)"
+    if "CUDAExecutionProvider" in onnxruntime.get_available_providers():
+        try:
+            session = onnxruntime.InferenceSession(model, options, providers=["CUDAExecutionProvider", "CPUExecutionProvider"])
+            why_not = "" if "CUDAExecutionProvider" in session.get_providers() else "CUDA does not start, see ONNX Runtime's message"
+        except Exception as error:  # its classes are those of the installed version
+            why_not = str(error).splitlines()[0]
+    if why_not:
+        print(f"onnx_validate: --gpu: {why_not}: the model is evaluated on the CPU", file=sys.stderr)
+        return None
+    return session
+
+
+def accuracy(session, arguments) -> tuple:
+    """Number of photos with a class, and top-1 and top-5 of the first output."""
+    count, hits = 0, {1: 0, 5: 0}
+    name = session.get_inputs()[0].name
+    for pixels, labels, _ in bitpress.read_photos(arguments.data, arguments.image, labels=arguments.labels, batch_size=arguments.batch_size,
+                                                  samples=arguments.samples):
+        scores = session.run(None, {name: pixels})[0].reshape(len(pixels), -1)
+        for row, label in zip((-scores).argsort(axis=1, kind="stable"), labels):
+            count += 1
+            for k in hits:
+                hits[k] += label in row[:k]
+    return count, hits[1] / max(count, 1), hits[5] / max(count, 1)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description="Top-1 and top-5 accuracy of a network.")
     parser.add_argument("data", metavar="DIR", help="photos, one subfolder a class; or any, with --labels")
@@ -34,10 +68,16 @@ def main() -> int:
     parser.add_argument("--labels", metavar="CSV", help="columns file,class")
     parser.add_argument("--image", default=IMAGE, metavar="SPEC", help=f"how a photo becomes the input (default: {IMAGE})")
     parser.add_argument("--samples", type=int, default=0, metavar="N", help="photos at most (default 0: all)")
-    parser.add_argument("--gpu", action="store_true", help="accepted; models are evaluated on the CPU")
+    parser.add_argument("--gpu", action="store_true", help="run the model on CUDA, with our operators; on the CPU where that is not possible")
     arguments = parser.parse_args()
-    if arguments.gpu:
-        print("onnx_validate: --gpu changes nothing: models are evaluated on the CPU", file=sys.stderr)
+    if arguments.gpu and (session := open_on_cuda(arguments.onnx_input)):
+        try:
+            count, top1, top5 = accuracy(session, arguments)
+        except bitpress.Error as error:
+            print(f"onnx_validate: {error}", file=sys.stderr)
+            return 1
+        print(f"{count} photos on CUDA: top-1 {top1:.2%}, top-5 {top5:.2%}" if count else "onnx_validate: the photos have no classes")
+        return 0 if count else 1
     try:
         report = bitpress.evaluate(arguments.onnx_input, arguments.data, image=arguments.image, labels=arguments.labels,
                                    batch_size=arguments.batch_size, samples=arguments.samples)

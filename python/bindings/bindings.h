@@ -23,6 +23,7 @@ void BindWork(nb::module_& module);     // quantize, plan, calibrate, evaluate, 
 void BindSearch(nb::module_& module);   // sensitivity, search, autotune
 void BindEngines(nb::module_& module);  // models that stay loaded
 void BindArrays(nb::module_& module);   // quantize_dequantize
+void BindPhotos(nb::module_& module);   // photos as arrays
 
 // Returns a message of the library with options spelt as arguments of functions.
 std::string AsPythonSpells(std::string_view message);

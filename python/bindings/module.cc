@@ -74,6 +74,7 @@ NB_MODULE(_native, module) {
   python::BindSearch(module);
   python::BindEngines(module);
   python::BindArrays(module);
+  python::BindPhotos(module);
   module.def("version", &Version, "The version of Bitpress.");
   module.def("cpu_target", &kernels::CurrentTarget,
              "The instruction set that kernels use on this machine.");

@@ -46,6 +46,7 @@ from bitpress._native import (
     UnpackReport,
 )
 from bitpress._native import version as _version
+from bitpress._photos import read_photos
 from bitpress._quantize import moments, plan, quantize, quantize_to_bytes, tune
 from bitpress._report import report
 from bitpress._runtime import get_library_path, get_program_path, use_operator_library
@@ -61,6 +62,6 @@ __all__ = [
     "QuantizationWarning", "QuantizeReport", "SearchResult", "TargetReport", "Text", "Tokens", "TuneReport", "UnpackReport",
     "UnsupportedError", "autotune", "calibrate", "check",
     "evaluate", "formats", "get_library_path", "get_program_path", "inspect", "merge", "moments", "optimize", "plan", "presets", "quantize",
-    "quantize_to_bytes", "read_calibration", "read_evaluation", "report", "search", "sensitivity", "settings", "tune", "unpack",
+    "quantize_to_bytes", "read_calibration", "read_evaluation", "read_photos", "report", "search", "sensitivity", "settings", "tune", "unpack",
     "use_operator_library", "WholeItems",
 ]

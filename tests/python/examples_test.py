@@ -4,10 +4,12 @@ import contextlib
 import io
 import runpy
 import sys
+import types
 
 import models
 import numpy as np
 import onnx
+import onnxruntime
 import pytest
 from locations import ROOT
 from PIL import Image
@@ -59,6 +61,19 @@ def test_the_three_scripts(run, tmp_path, conv_path, photos):
     for model in (conv_path, output):
         said = run("onnx_validate.py", photos, "--batch-size", 7, "--onnx-input", model, "--image", IMAGE, "--gpu")
         assert said.startswith("30 photos: top-1 ")
+
+
+def test_a_session_of_ones_own_gives_the_same_accuracy(run, tmp_path, conv_path, photos, monkeypatch):
+    """--gpu says that there is no CUDA, and what it would do in a session there gives the figures of the CPU."""
+    run("prepare_data.py", photos, tmp_path / "calib")
+    arguments = ("onnx_validate.py", photos, "--onnx-input", conv_path, "--image", IMAGE)
+    said = run(*arguments, "--gpu", errors=True)
+    assert "has no CUDAExecutionProvider" in said and "evaluated on the CPU" in said
+    figures = run(*arguments)
+    script = runpy.run_path(str(FOLDER / "onnx_validate.py"))
+    given = types.SimpleNamespace(data=photos, image=IMAGE, labels=None, batch_size=7, samples=0)
+    count, top1, top5 = script["accuracy"](onnxruntime.InferenceSession(conv_path), given)
+    assert figures.startswith(f"{count} photos: top-1 {top1:.2%}, top-5 {top5:.2%}")
 
 
 def test_fine_tuning_learns_from_all_photos(run, tmp_path, conv_path):

@@ -3,12 +3,14 @@
 import models
 import numpy as np
 import onnx
+import onnxruntime
 import pytest
 from package_helpers import Reader, Rewinding
 
 import bitpress
 
 COUNT = 5
+IMAGE = "crop=20,mean=0.5,std=0.25"
 
 
 class Strict(Reader):
@@ -151,3 +153,24 @@ def test_whole_items(tmp_path):
 def test_texts_are_explained(matmul_path, tmp_path):
     with pytest.raises(TypeError, match="are texts, and samples are numbers"):
         bitpress.quantize(matmul_path, tmp_path / "out.onnx", "INT8", [{"x": np.array(["a", "b"])}])
+
+
+def test_photos_are_those_that_evaluate_sees(conv_path, tmp_path):
+    """Classes, order and pixels: the accuracy in one's own session is that of evaluate()."""
+    models.save_photos(tmp_path / "val", 7, subfolders=3)
+    batches = list(bitpress.read_photos(tmp_path / "val", IMAGE, batch_size=3, samples=5))
+    assert [len(batch.pixels) for batch in batches] == [3, 2] and all(len(batch.labels) == len(batch.files) == len(batch.pixels) for batch in batches)
+    session = onnxruntime.InferenceSession(conv_path)
+    name = session.get_inputs()[0].name
+    right = sum(int((session.run(None, {name: batch.pixels})[0].argmax(axis=1) == batch.labels).sum()) for batch in batches)
+    report = bitpress.evaluate(conv_path, tmp_path / "val", image=IMAGE, samples=5)
+    assert report.num_labelled == 5 and report.top1 == pytest.approx(right / 5)
+
+
+def test_wrong_photos_are_named(tmp_path):
+    with pytest.raises(bitpress.MissingFileError, match="nowhere"):
+        bitpress.read_photos(tmp_path / "nowhere", IMAGE)
+    with pytest.raises(bitpress.InvalidArgumentError, match="batch_size=0: expected 1 or more"):
+        bitpress.read_photos(tmp_path, IMAGE, batch_size=0)
+    with pytest.raises(bitpress.InvalidArgumentError, match="crop"):
+        bitpress.read_photos(tmp_path, "crap=3")
