@@ -31,6 +31,7 @@ enum class Target {
   // integers.
   kBitpress,
   kTensorRt,  // NVIDIA TensorRT: symmetric integers and FP8 between Q and DQ
+  kCuda,      // ONNX Runtime's CUDA provider: all that it computes itself
 };
 
 // The accuracy of MatMulNBits (its attribute `accuracy_level`).

@@ -42,6 +42,15 @@ constexpr TargetRule kTensorRtRules[] = {
      kTensorRtSource},
 };
 
+constexpr TargetRule kCudaRules[] = {
+    {[](const TensorPlan& row) -> std::string {
+       return row.is_dynamic() ? "a scale that is computed at run time: its integers would be "
+                                 "multiplied on the CPU, between two copies"
+                               : "";
+     },
+     "ONNX Runtime's CUDA provider: MatMulInteger of int8 by int8 only"},
+};
+
 constexpr TargetProfile kProfiles[] = {
     {.target = Target::kAutomatic,
      .name = "auto",
@@ -68,8 +77,16 @@ constexpr TargetProfile kProfiles[] = {
      .meaning = "standard operators as NVIDIA TensorRT fuses them: symmetric int8 and fp8_e4m3 "
                 "between QuantizeLinear and DequantizeLinear, int4 weights in blocks, float biases",
      .storage = Storage::kQdq,
+     .runtime = "TensorRT",
      .settings = kTensorRtSettings,
      .rules = kTensorRtRules},
+    {.target = Target::kCuda,
+     .name = "cuda",
+     .meaning = "what ONNX Runtime's CUDA provider computes on the GPU: MatMulNBits and "
+                "GatherBlockQuantized as for onnxruntime, our quantizers, and floats",
+     .contributed = CodeReaders::kAll,
+     .runtime = "a session on CUDA",
+     .rules = kCudaRules},
 };
 
 }  // namespace

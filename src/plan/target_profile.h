@@ -47,6 +47,7 @@ struct TargetProfile {
   CodeReaders products = CodeReaders::kNone;     // of the operators of our library
   CodeReaders contributed = CodeReaders::kNone;  // of MatMulNBits and GatherBlockQuantized
   std::optional<Storage> storage = {};           // instead of the default one
+  std::string_view runtime = {};  // that runs the model, if it is not this processor's
   std::span<const TargetSetting> settings = {};
   std::span<const TargetRule> rules = {};
 };

@@ -49,6 +49,20 @@ TEST(TargetProfile, TensorRtTakesSymmetricIntegers) {
   }));
 }
 
+TEST(TargetProfile, CudaTakesNoScalesOfRunTime) {
+  const graph::Model model = LoadModel("convnet.onnx");
+  EXPECT_NO_THROW(CheckRules(Target::kCuda, MakePlan(ConfigByName("INT8"), model, "model")));
+  EXPECT_NO_THROW(CheckRules(Target::kCuda, MakePlan(ConfigByName("MX6"), model, "model")));
+  try {
+    CheckRules(Target::kCuda, MakePlan(ConfigByName("INT8_DYNAMIC"), model, "model"));
+    ADD_FAILURE() << "a scale of run time was taken";
+  } catch (const Error& refused) {
+    EXPECT_EQ(refused.code(), ErrorCode::kUnsupported);
+    EXPECT_THAT(std::string(refused.what()), HasSubstr("target cuda does not take the plan"));
+    EXPECT_THAT(std::string(refused.what()), HasSubstr("MatMulInteger"));
+  }
+}
+
 TEST(TargetProfile, TensorRtNamesWhatItDoesNotTake) {
   const graph::Model model = LoadModel("convnet.onnx");
   const auto error = [&](const QuantPlan& plan) -> std::string {

@@ -166,6 +166,7 @@ ResolvedModel ResolveModel(const QuantizeOptions& given, ThreadPool& pool, Quant
   QuantizeOptions options = given;
   options.samples.shard = {};
   const bool has_plan = options.has_plan();
+  report.target_runtime = plan::ProfileOf(options.target).runtime;
   if (!has_plan) report.target_settings = plan::AdaptTo(options.target, options.config);
   if (has_plan) report.plan = options.plan ? *options.plan : ReadPlan(options.plan_file);
   if (has_plan && options.change_plan) options.change_plan(report.plan.config);

@@ -70,8 +70,11 @@ std::string Milliseconds(double seconds) {
 std::string TimeText(const QuantizeReport& report) {
   if (!report.target || !report.target->speed) return "time: not measured";
   const deploy::Speed& speed = *report.target->speed;
-  return fmt::format("time: {:.2f} of the given model's, {} instead of {} on this machine",
-                     speed.ratio, Milliseconds(speed.seconds), Milliseconds(speed.given_seconds));
+  const std::string elsewhere =
+      report.target_runtime.empty() ? "" : ", which says nothing of " + report.target_runtime;
+  return fmt::format("time: {:.2f} of the given model's, {} instead of {} on this machine{}",
+                     speed.ratio, Milliseconds(speed.seconds), Milliseconds(speed.given_seconds),
+                     elsewhere);
 }
 
 // Returns the bytes of constants that are quantized, as a share of all constants' bytes.
@@ -204,6 +207,7 @@ void WarnOfPreparation(const QuantizeReport& report, std::vector<Warning>& warni
 
 void WarnOfSpeed(const QuantizeReport& report, std::vector<Warning>& warnings) {
   if (!report.target || !report.target->speed || !report.target->speed->is_slower()) return;
+  if (!report.target_runtime.empty()) return;
   const bool reads_activations = HasQuantized(report, plan::Role::kActivation);
   const auto remedy = [&]() -> std::string {
     if (report.rewritten.narrowed) {

@@ -3,6 +3,7 @@
 #   1. NVIDIA's assembler takes the kernels for every processor since Turing; registers and spills are shown.
 #   2. The program for a GPU runs with a driver that executes the kernels on the processor: tens of millions of values.
 #   3. The unmodified onnxruntime-gpu runs all operators through its CUDA provider, on a runtime that only pretends to have a GPU.
+#   4. Models of --target cuda have all their nodes on CUDA.
 set -euo pipefail
 venv="$1" build="$(realpath "$2")" here="$(dirname "$(realpath "$0")")" failed=0
 site="$(echo "$venv"/lib/python3*/site-packages)"
@@ -39,6 +40,9 @@ stub curand 10 'curand[A-Za-z0-9_]*'
 ln -sfn "$(realpath "$site/nvidia/cu13/include")" "$build/pretended/include"
 cmake --build "$build" --target cuda_pretended_runtime >/dev/null
 LD_LIBRARY_PATH="$runtime:$build/pretended" "$venv/bin/python" -B "$here/sessions.py" "$build/libbitpress_ops.so" --pretended || failed=1
+
+say "models of --target cuda on a pretended GPU"
+LD_LIBRARY_PATH="$runtime:$build/pretended" "$venv/bin/python" -B "$here/placement.py" "$build/bitpress" "$build/libbitpress_ops.so" || failed=1
 
 [ "$failed" = 0 ] && say "all passed"
 exit "$failed"

@@ -29,6 +29,18 @@ def test_a_plan_is_not_changed_by_a_target(bitpress, conv_path, samples, tmp_pat
     assert json.loads(report.read_text())["target_settings"] == [] and "target tensorrt:" not in text
 
 
+def test_models_for_cuda_hold_what_its_provider_computes(bitpress, conv_path, samples, tmp_path):
+    """No product of ours, which would run on the CPU, and no word on the time here."""
+    output = tmp_path / "q.onnx"
+    text = bitpress.checking.ok("quantize", conv_path, "-o", output, "--config", "MX6", "--target", "cuda", "--data", samples)
+    operators = {node.op_type for node in onnx.load(output).graph.node}
+    assert "Conv" in operators and "QuantizeDequantize_mx6" in operators
+    assert not any(name.startswith(("MatMul_", "MatMulClip_", "Conv_")) for name in operators)
+    assert "says nothing of a session on CUDA" in text and "slower than" not in text
+    error = bitpress.error("quantize", conv_path, "-o", tmp_path / "out.onnx", "--config", "INT8_DYNAMIC", "--target", "cuda")
+    assert "target cuda does not take the plan" in error and "MatMulInteger" in error
+
+
 @pytest.mark.parametrize("command", ["plan", "quantize"])
 def test_what_a_target_does_not_take_is_named(bitpress, conv_path, tmp_path, command):
     error = bitpress.error(command, conv_path, "-o", tmp_path / "out", "--config", "MX6", "--target", "tensorrt")
