@@ -1,13 +1,17 @@
 // bitpress plan: decides the format of every tensor and writes the decisions as JSON.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <memory>
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "base/atomic_file.h"
 #include "command.h"
 #include "config_options.h"
+#include "interop/decisions.h"
 #include "plan/dynamic_rows.h"
 #include "target_text.h"
 #include "task_option.h"
@@ -19,23 +23,83 @@ namespace {
 struct PlanArguments {
   std::string model;
   std::string output;
+  std::string imported;
+  std::optional<interop::FileKind> exported;
   ConfigOptions config;
   Preparation preparation = Preparation::kOptimize;
   PassNames disabled_passes;
   Target target = Target::kAutomatic;
 };
 
-void RunPlan(const PlanArguments& options) {
+// Returns up to three names, and how many more there are.
+std::string SomeOf(const std::vector<std::string>& names) {
+  constexpr size_t kMost = 3;
+  std::vector<std::string> shown = names;
+  shown.resize(std::min(names.size(), kMost));
+  const size_t rest = names.size() - shown.size();
+  return fmt::format("'{}'{}", fmt::join(shown, "', '"),
+                     rest > 0 ? fmt::format(" and {} more", rest) : "");
+}
+
+void SayImport(const interop::ImportReport& report, const std::string& file) {
+  fmt::print(stderr, "bitpress: {} tensors take the decisions of '{}'\n", report.num_rows, file);
+  if (!report.unmatched.empty()) {
+    fmt::print(stderr, "bitpress: {} tensors of the file are none that this model quantizes: {}\n",
+               report.unmatched.size(), SomeOf(report.unmatched));
+  }
+  if (!report.now_float.empty()) {
+    fmt::print(stderr, "bitpress: {} tensors stay float, because the file does not name them: {}\n",
+               report.now_float.size(), SomeOf(report.now_float));
+  }
+  for (const std::string& note : report.notes) fmt::print(stderr, "bitpress: {}\n", note);
+}
+
+plan::QuantPlan PlanOf(const PlanArguments& options) {
   const plan::QuantConfig config = options.config.Resolve();
-  // The file is opened first, so that an output that cannot be written costs no work.
-  std::unique_ptr<AtomicFile> file;
-  if (!options.output.empty()) file = std::make_unique<AtomicFile>(options.output);
-  const plan::QuantPlan plan = tasks::MakePlan(options.model, config, options.preparation,
-                                               options.disabled_passes, options.target);
+  if (options.imported.empty()) {
+    return tasks::MakePlan(options.model, config, options.preparation, options.disabled_passes,
+                           options.target);
+  }
+  interop::ImportReport report;
+  plan::QuantPlan plan =
+      tasks::MakePlanLike(options.imported, options.model, config, report, options.preparation,
+                          options.disabled_passes, options.target);
+  SayImport(report, options.imported);
+  return plan;
+}
+
+// Returns the text that the command writes.
+std::string TextOf(const PlanArguments& options) {
+  const bool is_of_model = options.config.config.empty();
+  if (is_of_model && !options.exported) {
+    throw CLI::ValidationError(
+        "--config is required, unless --export tells what a quantized model has");
+  }
+  if (is_of_model && !options.imported.empty()) {
+    throw CLI::ValidationError("--import changes a plan, and a plan needs --config");
+  }
+  std::vector<std::string> notes;
+  if (is_of_model) {
+    const graph::Model model = graph::Model::Load(options.model);
+    const std::string text = interop::Write(interop::DecisionsOf(model), *options.exported, notes);
+    for (const std::string& note : notes) fmt::print(stderr, "bitpress: {}\n", note);
+    return text;
+  }
+  const plan::QuantPlan plan = PlanOf(options);
   if (const size_t num_slow = plan::NumDynamicConvolutions(plan); num_slow > 0) {
     fmt::print(stderr, "bitpress: {}\n", DescribeDynamicConvolutions(num_slow));
   }
-  const std::string json = plan::ToJson(plan);
+  if (!options.exported) return plan::ToJson(plan);
+  const std::string text = interop::Write(interop::DecisionsOf(plan), *options.exported, notes);
+  for (const std::string& note : notes) fmt::print(stderr, "bitpress: {}\n", note);
+  return text;
+}
+
+void RunPlan(const PlanArguments& options) {
+  // The file is opened first, so that an output that cannot be written costs no work.
+  std::unique_ptr<AtomicFile> file;
+  if (!options.output.empty()) file = std::make_unique<AtomicFile>(options.output);
+  const std::string json = TextOf(options);
   if (file == nullptr) return Print(json);
   file->Write(json);
   file->Commit();
@@ -52,14 +116,31 @@ void AddPlanCommand(CLI::App& program) {
       ->add_option("-o,--output", options->output,
                    "the JSON file to write (default: standard output)")
       ->type_name("FILE");
-  AddConfigOptions(*command, options->config)->required();
+  AddConfigOptions(*command, options->config);
+  command
+      ->add_option("--import", options->imported,
+                   "take the decisions of another tool in place of the configuration's: encodings "
+                   "of AIMET, ONNX Runtime's TensorQuantOverrides, or a quantized .onnx model")
+      ->type_name("FILE");
+  command
+      ->add_option_function<std::string>(
+          "--export",
+          [options](const std::string& word) {
+            options->exported =
+                ParseWord<interop::FileKind>(interop::kFileKindWords, word, "--export");
+          },
+          "write the decisions as a file of another tool instead of a plan; without --config those "
+          "of a quantized model")
+      ->type_name(JoinWords<interop::FileKind>(interop::kFileKindWords));
   AddTaskOption(*command, "as_is", options->preparation);
   AddTaskOption(*command, "disable_pass", options->disabled_passes);
   AddTaskOption(*command, "target", options->target);
   command->footer(ListPresets() + "\n" + ListSettings() + "\n" + ListRules() +
                   "\nThe file may be edited by hand. `bitpress quantize --plan` carries it out."
                   "\n\nExample:\n"
-                  "  bitpress plan model.onnx --config MX6 --set placement=all -o plan.json\n");
+                  "  bitpress plan model.onnx --config MX6 --set placement=all -o plan.json\n"
+                  "  bitpress plan model.onnx --config INT8 --import model.encodings -o plan.json\n"
+                  "  bitpress plan quantized.onnx --export aimet-1.0.0 -o model.encodings\n");
   command->callback([options] { RunPlan(*options); });
 }
 

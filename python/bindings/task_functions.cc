@@ -20,6 +20,8 @@
 #include "arguments.h"
 #include "base/words.h"
 #include "bindings.h"
+#include "field_classes.h"
+#include "interop/decisions.h"
 #include "runtime/machine.h"
 #include "tasks/calibrate.h"
 #include "tasks/check.h"
@@ -206,6 +208,32 @@ std::string MakePlan(const Path& model, const plan::QuantConfig& config, bool as
       [&] { return plan::ToJson(tasks::MakePlan(model, config, PreparationFor(as_is))); });
 }
 
+// Returns the plan's JSON and what the import says.
+std::pair<std::string, interop::ImportReport> MakePlanLike(const Path& file, const Path& model,
+                                                           const plan::QuantConfig& config,
+                                                           bool as_is) {
+  Work work{nb::none()};
+  return work.Run([&] {
+    interop::ImportReport report;
+    const plan::QuantPlan plan =
+        tasks::MakePlanLike(file, model, config, report, PreparationFor(as_is));
+    return std::pair(plan::ToJson(plan), report);
+  });
+}
+
+// Returns the text of another tool's file, and what it cannot say. Without a plan it is that of a
+// quantized model.
+std::pair<std::string, std::vector<std::string>> ExportDecisions(const std::string& plan,
+                                                                 const std::optional<Path>& model,
+                                                                 const std::string& kind) {
+  std::vector<std::string> notes;
+  const auto decisions = model ? interop::DecisionsOf(graph::Model::Load(*model))
+                               : interop::DecisionsOf(plan::FromJson(plan));
+  const std::string text =
+      interop::Write(decisions, ParseWord(WordsOf<interop::FileKind>(), kind, "kind"), notes);
+  return {text, notes};
+}
+
 calibrate::CalibrationTable Calibrate(const Path& model, const Path& output,
                                       const SampleArguments& samples,
                                       const std::optional<plan::QuantConfig>& config,
@@ -380,7 +408,11 @@ void BindWork(nb::module_& module) {
           "suffix"_a = std::vector<int64_t>(), "stream"_a.none() = nb::none(), "num_samples"_a = 0,
           "shard"_a = "", "part_of"_a.none() = nb::none(), "whole_items"_a = false);
   BindQuantize(module);
+  BindFields<interop::ImportReport>(module, "ImportReport",
+                                    "What a plan took of another tool's decisions.");
   module.def("make_plan", &MakePlan, "model"_a, "config"_a, "as_is"_a);
+  module.def("make_plan_like", &MakePlanLike, "file"_a, "model"_a, "config"_a, "as_is"_a);
+  module.def("export_decisions", &ExportDecisions, "plan"_a, "model"_a.none(), "kind"_a);
   module.def("calibrate", &Calibrate, "model"_a, "output"_a, "samples"_a, "config"_a.none(),
              "per_channel"_a, "as_is"_a, "most_failures"_a, "num_threads"_a, "progress"_a.none());
   module.def("merge", &Merge, "paths"_a, "output"_a, "most_failures"_a.none() = nb::none());

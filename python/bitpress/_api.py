@@ -114,6 +114,7 @@ class Plan:
 
     def __init__(self, text: str) -> None:
         self.data: Dict[str, Any] = json.loads(text)
+        self.imported: Optional[_native.ImportReport] = None  # what plan(like=...) took
 
     @staticmethod
     def load(path: PathLike) -> "Plan":
@@ -130,6 +131,13 @@ class Plan:
 
     def save(self, path: PathLike) -> None:
         Path(path).write_text(self.to_json() + "\n", encoding="utf-8")
+
+    def export(self, path: PathLike, kind: str = "aimet-1.0.0") -> List[str]:
+        """Writes the decisions as a file of another tool: "aimet-0.6.1", "aimet-1.0.0", "aimet-2.0.0" or "onnxruntime"
+        (TensorQuantOverrides). Returns what such a file cannot say."""
+        text, notes = _native.export_decisions(json.dumps(self.data), None, kind)
+        Path(path).write_text(text, encoding="utf-8")
+        return notes
 
     def __repr__(self) -> str:
         return f"<Plan of {len(self.tensors)} tensors>"

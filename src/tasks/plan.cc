@@ -40,6 +40,17 @@ plan::QuantPlan MakePlan(const fs::path& model, plan::QuantConfig config,
   return plan;
 }
 
+plan::QuantPlan MakePlanLike(const fs::path& file, const fs::path& model, plan::QuantConfig config,
+                             interop::ImportReport& report, rewrite::Preparation preparation,
+                             const graph::PassNames& disabled_passes, Target target) {
+  const interop::Decisions decisions = interop::ReadDecisions(file);
+  plan::QuantPlan plan = MakePlan(model, std::move(config), preparation, disabled_passes, target);
+  report = WithContext(fmt::format("'{}'", file.string()),
+                       [&] { return interop::Apply(decisions, plan); });
+  plan::CheckRules(target, plan);
+  return plan;
+}
+
 plan::QuantPlan ReadPlan(const fs::path& path) {
   const std::string text = ReadFile(path);
   return WithContext(fmt::format("plan '{}'", path.string()), [&] { return plan::FromJson(text); });

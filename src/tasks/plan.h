@@ -6,6 +6,7 @@
 #include <string>
 
 #include "graph/pass.h"
+#include "interop/decisions.h"
 #include "plan/quant_config.h"
 #include "plan/quant_plan.h"
 #include "rewrite/prepare.h"
@@ -26,6 +27,14 @@ plan::QuantPlan MakePlan(const std::filesystem::path& model, plan::QuantConfig c
                          rewrite::Preparation preparation = rewrite::Preparation::kOptimize,
                          const graph::PassNames& disabled_passes = {},
                          Target target = Target::kAutomatic);
+
+// Returns the same plan with the decisions of another tool's file or quantized model in place of
+// the configuration's, see interop::Apply. Throws Error.
+plan::QuantPlan MakePlanLike(const std::filesystem::path& file, const std::filesystem::path& model,
+                             plan::QuantConfig config, interop::ImportReport& report,
+                             rewrite::Preparation preparation = rewrite::Preparation::kOptimize,
+                             const graph::PassNames& disabled_passes = {},
+                             Target target = Target::kAutomatic);
 
 // Reads a plan file. Throws Error naming the file.
 plan::QuantPlan ReadPlan(const std::filesystem::path& path);

@@ -1,0 +1,265 @@
+// AIMET's encodings, versions 0.6.1, 1.0.0 and 2.0.0. The first two count the codes of signed types
+// as unsigned ones: value = (code + offset) * scale with codes from 0 on.
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "base/error.h"
+#include "formats/format_spec.h"
+#include "interop/files.h"
+#include "plan/strict_json.h"
+
+namespace bitpress::interop {
+namespace {
+
+using formats::QParams;
+using nlohmann::json;
+using nlohmann::ordered_json;
+using plan::Granularity;
+using plan::ObjectReader;
+
+// Returns the zero point that an offset means, which must be a whole number.
+int64_t ZeroPoint(double offset, IntegerBits type) {
+  if (offset != std::round(offset) || std::abs(offset) > 0x1p53) {
+    Fail(ErrorCode::kUnsupported, "offset {}: codes have whole zero points", offset);
+  }
+  return -static_cast<int64_t>(offset) - (type.is_signed ? int64_t{1} << (type.bits - 1) : 0);
+}
+
+// Returns the offset of a zero point.
+double OffsetOf(int64_t zero_point, IntegerBits type) {
+  const auto half = type.is_signed ? std::ldexp(1.0, static_cast<int>(type.bits) - 1) : 0.0;
+  return -static_cast<double>(zero_point) - half;
+}
+
+// Returns the format of floats of so many bits; 32 bits are no quantization.
+std::string FloatName(int64_t bits) {
+  if (bits == 32) return "none";
+  if (bits == 16) return "fp16";
+  Fail(ErrorCode::kUnsupported, "floats of {} bits are no format here: 16 or 32", bits);
+}
+
+void SetParams(const std::vector<double>& scales, const std::vector<int64_t>& zero_points,
+               Decision& decision) {
+  if (scales.size() != zero_points.size()) {
+    Fail(ErrorCode::kInvalidArgument, "it has {} scales and {} zero points", scales.size(),
+         zero_points.size());
+  }
+  for (size_t i = 0; i < scales.size(); ++i) {
+    decision.params.push_back({static_cast<float>(scales[i]), zero_points[i]});
+  }
+}
+
+// Reads a tensor of version 0.6.1: a list with an object for each channel, or one.
+Decision FromList(const std::string& name, const json& list) {
+  Decision decision{.value = name};
+  if (!list.is_array() || list.empty()) {
+    Fail(ErrorCode::kInvalidArgument, "its value is no list of encodings");
+  }
+  std::vector<double> scales;
+  std::vector<int64_t> zero_points;
+  for (const json& item : list) {
+    ObjectReader reader(item, "encoding");
+    const int64_t bits = reader.Int("bitwidth");
+    if (reader.Has("dtype") && reader.String("dtype") == "float") {
+      decision.format = FloatName(bits);
+      return decision;
+    }
+    decision.is_symmetric =
+        reader.Text("is_symmetric") == "True" || reader.Text("is_symmetric") == "true";
+    const IntegerBits type{bits, decision.is_symmetric};
+    decision.format = IntegerName(type.bits, type.is_signed);
+    scales.push_back(reader.Number("scale"));
+    zero_points.push_back(ZeroPoint(reader.Number("offset"), type));
+  }
+  if (list.size() > 1) decision.granularity = Granularity::kPerAxis;
+  SetParams(scales, zero_points, decision);
+  return decision;
+}
+
+// Reads a tensor of version 1.0.0.
+Decision FromEncoding(const json& item, std::vector<std::string>& notes) {
+  ObjectReader reader(item, "encoding");
+  Decision decision{.value = reader.String("name")};
+  const int64_t bits = reader.Int("bw");
+  if (reader.String("dtype") == "FLOAT") {
+    decision.format = FloatName(bits);
+    return decision;
+  }
+  const IntegerBits type{bits, reader.Bool("is_sym")};
+  decision.is_symmetric = type.is_signed;
+  decision.format = IntegerName(type.bits, type.is_signed);
+  const std::string kind = reader.String("enc_type");
+  if (kind == "PER_CHANNEL") {
+    decision.granularity = Granularity::kPerAxis;
+  } else if (kind != "PER_TENSOR") {
+    decision.granularity = Granularity::kPerBlock;
+    decision.block_size = reader.Int("block_size");
+    notes.push_back(
+        fmt::format("'{}': the scales of its blocks ({}) are chosen anew", decision.value, kind));
+    return decision;
+  }
+  std::vector<int64_t> zero_points;
+  for (const double offset : reader.Numbers("offset")) {
+    zero_points.push_back(ZeroPoint(offset, type));
+  }
+  SetParams(reader.Numbers("scale"), zero_points, decision);
+  return decision;
+}
+
+// Reads a tensor of version 2.0.0, in the words of QuantizeLinear.
+Decision FromQuantizeLinear(const json& item, std::vector<std::string>& notes) {
+  ObjectReader reader(item, "encoding");
+  Decision decision{.value = reader.String("name"), .format = reader.String("output_dtype")};
+  if (decision.format == "float16") decision.format = "fp16";
+  if (decision.format == "bfloat16") decision.format = "bf16";
+  const std::optional<IntegerBits> type = IntegerBitsOf(decision.format);
+  if (!type) return decision;
+  decision.is_symmetric = type->is_signed;
+  if (reader.Has("axis")) {
+    decision.granularity = Granularity::kPerAxis;
+    decision.axis = reader.Int("axis");
+  }
+  if (reader.Has("block_size") || reader.Has("per_block_int_scale")) {
+    decision.granularity = Granularity::kPerBlock;
+    decision.block_size = reader.Int("block_size");
+    notes.push_back(fmt::format("'{}': the scales of its blocks are chosen anew", decision.value));
+    return decision;
+  }
+  const std::vector<double> scales = reader.Numbers("y_scale");
+  std::vector<int64_t> zero_points(scales.size(), 0);
+  if (reader.Has("y_zero_point")) {
+    zero_points.clear();
+    for (const double value : reader.Numbers("y_zero_point")) {
+      zero_points.push_back(static_cast<int64_t>(value));
+    }
+    decision.is_symmetric = std::ranges::all_of(zero_points, [](int64_t z) { return z == 0; });
+  }
+  SetParams(scales, zero_points, decision);
+  return decision;
+}
+
+// Reads the encodings under a key: an object of names, or a list of objects with names.
+void ReadAll(const json& all, bool is_constant, bool is_second, Decisions& decisions) {
+  const auto add = [&](const std::string& name, const auto& read) {
+    WithContext(fmt::format("tensor '{}'", name), [&] {
+      decisions.tensors.push_back(read());
+      decisions.tensors.back().is_constant = is_constant;
+    });
+  };
+  if (all.is_object()) {
+    for (const auto& [name, list] : all.items()) {
+      add(name, [&] { return FromList(name, list); });
+    }
+    return;
+  }
+  for (const json& item : all) {
+    const std::string name = item.is_object() ? item.value("name", "") : "";
+    add(name, [&] {
+      return is_second ? FromQuantizeLinear(item, decisions.notes)
+                       : FromEncoding(item, decisions.notes);
+    });
+  }
+}
+
+ordered_json Channels(const Decision& decision, const auto& of) {
+  ordered_json values = ordered_json::array();
+  for (const QParams& params : decision.params) values.push_back(of(params));
+  return values;
+}
+
+ordered_json ListOf(const Decision& decision, IntegerBits type) {
+  ordered_json list = ordered_json::array();
+  for (const QParams& params : decision.params) {
+    const double offset = OffsetOf(params.zero_point, type);
+    const double last = std::ldexp(1.0, static_cast<int>(type.bits)) - 1;
+    list.push_back({{"bitwidth", type.bits},
+                    {"dtype", "int"},
+                    {"is_symmetric", type.is_signed ? "True" : "False"},
+                    {"max", (offset + last) * params.scale},
+                    {"min", offset * params.scale},
+                    {"offset", static_cast<int64_t>(offset)},
+                    {"scale", params.scale}});
+  }
+  return list;
+}
+
+ordered_json EncodingOf(const Decision& decision, IntegerBits type) {
+  const bool is_one = decision.granularity == Granularity::kPerTensor;
+  return {{"name", decision.value},
+          {"enc_type", is_one ? "PER_TENSOR" : "PER_CHANNEL"},
+          {"dtype", "INT"},
+          {"bw", type.bits},
+          {"is_sym", type.is_signed},
+          {"scale", Channels(decision, [](const QParams& of) { return of.scale; })},
+          {"offset",
+           Channels(decision, [&](const QParams& of) { return OffsetOf(of.zero_point, type); })}};
+}
+
+ordered_json QuantizeLinearOf(const Decision& decision) {
+  ordered_json scales = Channels(decision, [](const QParams& of) { return of.scale; });
+  ordered_json zeros = Channels(decision, [](const QParams& of) { return of.zero_point; });
+  const bool is_one = decision.granularity == Granularity::kPerTensor;
+  ordered_json item = {{"name", decision.value},
+                       {"output_dtype", decision.format},
+                       {"y_scale", is_one ? scales[0] : scales}};
+  const auto is_zero = [](const QParams& of) { return of.zero_point == 0; };
+  if (!std::ranges::all_of(decision.params, is_zero)) {
+    item["y_zero_point"] = is_one ? zeros[0] : zeros;
+  }
+  if (!is_one && decision.axis) item["axis"] = *decision.axis;
+  return item;
+}
+
+// Returns why the file cannot say a decision; "" if it can.
+std::string WhyNot(const Decision& decision, FileKind kind) {
+  if (!IntegerBitsOf(decision.format)) return fmt::format("format {}", decision.format);
+  if (decision.params.empty()) return "no scale";
+  if (kind == FileKind::kAimet200 && decision.granularity == Granularity::kPerAxis &&
+      !decision.axis) {
+    return "no axis";
+  }
+  return "";
+}
+
+}  // namespace
+
+bool IsAimet(const json& file) {
+  return file.is_object() && (file.contains("param_encodings") ||
+                              file.contains("activation_encodings") || file.contains("encodings"));
+}
+
+Decisions FromAimet(const json& file) {
+  Decisions decisions;
+  if (file.contains("encodings")) ReadAll(file["encodings"], false, true, decisions);
+  if (file.contains("activation_encodings")) {
+    ReadAll(file["activation_encodings"], false, false, decisions);
+  }
+  if (file.contains("param_encodings")) ReadAll(file["param_encodings"], true, false, decisions);
+  return decisions;
+}
+
+ordered_json ToAimet(const Decisions& decisions, FileKind kind, std::vector<std::string>& notes) {
+  const bool is_list = kind != FileKind::kAimet061;
+  const ordered_json none = is_list ? ordered_json::array() : ordered_json::object();
+  ordered_json activations = none, constants = none;
+  for (const Decision& decision : decisions.tensors) {
+    if (decision.format == "none") continue;
+    if (const std::string why_not = WhyNot(decision, kind); !why_not.empty()) {
+      notes.push_back(fmt::format("'{}' is left out: {}", decision.value, why_not));
+      continue;
+    }
+    const IntegerBits type = *IntegerBitsOf(decision.format);
+    ordered_json& all =
+        decision.is_constant && kind != FileKind::kAimet200 ? constants : activations;
+    if (kind == FileKind::kAimet061) all[decision.value] = ListOf(decision, type);
+    if (kind == FileKind::kAimet100) all.push_back(EncodingOf(decision, type));
+    if (kind == FileKind::kAimet200) all.push_back(QuantizeLinearOf(decision));
+  }
+  if (kind == FileKind::kAimet200) return {{"version", "2.0.0"}, {"encodings", activations}};
+  return {{"version", is_list ? "1.0.0" : "0.6.1"},
+          {"activation_encodings", activations},
+          {"param_encodings", constants}};
+}
+
+}  // namespace bitpress::interop

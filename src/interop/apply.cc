@@ -1,0 +1,178 @@
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <set>
+
+#include "base/error.h"
+#include "formats/format_spec.h"
+#include "interop/decisions.h"
+#include "interop/files.h"
+
+namespace bitpress::interop {
+namespace {
+
+using plan::Granularity;
+using plan::IntegerTreatment;
+using plan::QuantPlan;
+using plan::TensorPlan;
+
+void MakeFloat(TensorPlan& row, std::string reason) {
+  row.format = "none";
+  row.axis.reset();
+  row.flatten = false;
+  row.scale_choice.reset();
+  row.integer.reset();
+  row.scaled.reset();
+  row.through.clear();
+  row.through_axis.reset();
+  row.through_scale_choice.reset();
+  row.through_integer.reset();
+  row.is_graph_output = false;
+  row.reason = std::move(reason);
+}
+
+// Throws if parameters are none of the format.
+void CheckParams(const Decision& decision, const formats::FormatSpec& spec) {
+  const formats::CodeRange codes = formats::IntegerRange(spec.element_type);
+  for (const formats::QParams& params : decision.params) {
+    const bool is_scale = params.scale > 0 && std::isfinite(params.scale);
+    if (!is_scale || params.zero_point < codes.quant_min || params.zero_point > codes.quant_max) {
+      Fail(ErrorCode::kInvalidArgument,
+           "scale {} and zero point {} are none of {}: a scale is positive and finite, a zero "
+           "point a code ({} to {})",
+           params.scale, params.zero_point, spec.name, codes.quant_min, codes.quant_max);
+    }
+  }
+}
+
+void TakeInteger(const Decision& decision, const formats::FormatSpec& spec, TensorPlan& row) {
+  CheckParams(decision, spec);
+  const bool is_activation = row.role == plan::Role::kActivation;
+  if (is_activation && decision.granularity != Granularity::kPerTensor) {
+    Fail(ErrorCode::kUnsupported, "an activation has one scale, not one for each channel or block");
+  }
+  IntegerTreatment taken;
+  if (row.integer) taken.range = row.integer->range;
+  taken.granularity = decision.granularity;
+  taken.block_size = decision.block_size;
+  taken.is_symmetric = decision.is_symmetric;
+  if (decision.granularity == Granularity::kPerTensor) {
+    row.axis.reset();
+    if (!decision.params.empty()) taken.params = decision.params.front();
+  } else {
+    if (decision.axis) row.axis = decision.axis;
+    if (!row.axis) {
+      Fail(ErrorCode::kInvalidArgument,
+           "the file gives no axis of its scales, and neither does the configuration: take one "
+           "that quantizes this tensor per channel (weight_granularity=per_axis)");
+    }
+    taken.channel_params = decision.params;
+  }
+  row.integer = std::move(taken);
+}
+
+void Take(const Decision& decision, TensorPlan& row) {
+  if (decision.format == "none") return MakeFloat(row, "the imported file keeps it float");
+  // Its scale follows from those of the product, or is that of another value.
+  if (row.has_scale_of_products() && decision.format == "int32") return;
+  const bool shares = row.integer && !row.integer->shares.empty();
+  if (shares && row.format == decision.format && decision.params.empty()) return;
+  const formats::FormatSpec spec = formats::FindFormat(decision.format);
+  row.format = decision.format;
+  row.reason.clear();
+  row.scaled.reset();
+  row.scale_choice.reset();
+  if (spec.is_integer()) return TakeInteger(decision, spec, row);
+  row.integer.reset();
+  if (!spec.is_blocked()) {
+    row.axis.reset();
+    row.flatten = false;
+    return;
+  }
+  row.scale_choice = spec.scale_choice;
+  if (decision.axis) row.axis = decision.axis;
+  if (!row.axis) {
+    Fail(ErrorCode::kInvalidArgument,
+         "the file gives no axis of its blocks, and neither does the "
+         "configuration: take one with a block format");
+  }
+}
+
+bool SharesAUse(const TensorPlan& row, const Decision& decision) {
+  return std::ranges::any_of(row.uses, [&](const plan::TensorUse& use) {
+    return std::ranges::any_of(decision.uses, [&](const plan::TensorUse& other) {
+      return use.node == other.node && use.input == other.input;
+    });
+  });
+}
+
+// Gives a row that takes the scale of another value what that one has now.
+void FollowShared(const QuantPlan& plan, TensorPlan& row) {
+  const auto shared = std::ranges::find_if(plan.tensors, [&](const TensorPlan& other) {
+    return other.value == row.integer->shares && other.integer && other.format == row.format;
+  });
+  if (shared == plan.tensors.end()) {
+    return MakeFloat(row, fmt::format("it takes the scale of '{}', which is float or has another "
+                                      "format",
+                                      row.integer->shares));
+  }
+  if (!shared->integer->params) return;
+  row.integer->params = shared->integer->params;
+  row.integer->is_symmetric = shared->integer->is_symmetric;
+  row.integer->shares.clear();
+}
+
+// Makes biases float whose products are not of integers any more, and rows that take the scale of
+// one that is float.
+void FollowOthers(QuantPlan& plan) {
+  std::map<plan::Role, std::set<std::string>> nodes;  // that read integers of each role
+  for (const TensorPlan& row : plan.tensors) {
+    if (!row.integer) continue;
+    for (const plan::TensorUse& use : row.uses) nodes[row.role].insert(use.node);
+  }
+  for (TensorPlan& row : plan.tensors) {
+    if (row.has_scale_of_products() &&
+        std::ranges::none_of(row.uses, [&](const plan::TensorUse& use) {
+          return nodes[plan::Role::kWeight].contains(use.node) &&
+                 nodes[plan::Role::kActivation].contains(use.node);
+        })) {
+      MakeFloat(row, "the product that it is added to is float");
+    }
+    if (row.integer && !row.integer->shares.empty()) FollowShared(plan, row);
+  }
+}
+
+}  // namespace
+
+ImportReport Apply(const Decisions& decisions, QuantPlan& plan) {
+  ImportReport report{.notes = decisions.notes};
+  std::set<const TensorPlan*> named;
+  for (const Decision& decision : decisions.tensors) {
+    std::vector<TensorPlan*> rows;
+    for (TensorPlan& row : plan.tensors) {
+      if (row.value == decision.value) rows.push_back(&row);
+    }
+    // The same reader reads it under another name.
+    for (TensorPlan& row : plan.tensors) {
+      if (rows.empty() && SharesAUse(row, decision)) rows.push_back(&row);
+    }
+    if (rows.empty()) report.unmatched.push_back(decision.value);
+    for (TensorPlan* const row : rows) {
+      WithContext(fmt::format("{} '{}'", plan::RoleName(row->role), row->value),
+                  [&] { Take(decision, *row); });
+      named.insert(row);
+      ++report.num_rows;
+    }
+  }
+  for (TensorPlan& row : plan.tensors) {
+    const bool follows =
+        row.has_scale_of_products() || (row.integer && !row.integer->shares.empty());
+    if (!decisions.names_all || named.contains(&row) || !row.is_quantized() || follows) continue;
+    report.now_float.push_back(row.value);
+    MakeFloat(row, "the imported file does not name it");
+  }
+  FollowOthers(plan);
+  return report;
+}
+
+}  // namespace bitpress::interop

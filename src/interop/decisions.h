@@ -1,0 +1,97 @@
+// What a quantizer decided for the tensors of a model: the common form between a plan and the files
+// of other tools. A file is read into decisions and applied to a plan; the decisions of a plan or
+// of a quantized model are written as such a file. For example:
+//
+//   const Decisions decisions = ReadDecisions("resnet.encodings");
+//   const ImportReport report = Apply(decisions, plan);
+//
+// Plain data; functions are pure but for reading files.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/fields.h"
+#include "base/words.h"
+#include "formats/qparams.h"
+#include "graph/model.h"
+#include "plan/integer_treatment.h"
+#include "plan/quant_plan.h"
+
+namespace bitpress::interop {
+
+// A file that decisions are written as.
+enum class FileKind {
+  kAimet061,   // Qualcomm AIMET's encodings: a list of scales for each name
+  kAimet100,   // the same, an object for each tensor
+  kAimet200,   // the same in the words of ONNX's QuantizeLinear
+  kOverrides,  // ONNX Runtime's TensorQuantOverrides
+};
+inline constexpr std::array<std::pair<std::string_view, FileKind>, 4> kFileKindWords{
+    {{"aimet-0.6.1", FileKind::kAimet061},
+     {"aimet-1.0.0", FileKind::kAimet100},
+     {"aimet-2.0.0", FileKind::kAimet200},
+     {"onnxruntime", FileKind::kOverrides}}};
+constexpr Words<FileKind> FieldWords(const FileKind*) { return kFileKindWords; }
+
+// What was decided for a tensor.
+struct Decision {
+  std::string value = {};                  // its name
+  std::vector<plan::TensorUse> uses = {};  // where it is read, if that is what tells it
+  bool is_constant = false;
+  std::string format = {};  // one of ours; "none": it stays float
+  plan::Granularity granularity = plan::Granularity::kPerTensor;
+  std::optional<int64_t> axis = {};  // nothing: that of the operator's channels
+  int64_t block_size = 0;
+  bool is_symmetric = true;
+  // One for the tensor, or one for each index of the axis. Empty: the file gives no scales.
+  std::vector<formats::QParams> params = {};
+};
+
+struct Decisions {
+  std::vector<Decision> tensors = {};
+  // The file names every quantized tensor, so that others are float.
+  bool names_all = true;
+  // What the file says and no plan can say, one sentence each.
+  std::vector<std::string> notes = {};
+};
+
+// Reads a file of any FileKind, or the parameters inside a quantized model; its content tells which
+// it is. Throws Error naming the file and what is wrong in it.
+Decisions ReadDecisions(const std::filesystem::path& path);
+
+// Return what a plan or the quantizers of a model decided. Rows without scales have none here.
+Decisions DecisionsOf(const plan::QuantPlan& plan);
+Decisions DecisionsOf(const graph::Model& model);
+
+// Returns the text of a file, and appends to `notes` what it cannot say.
+std::string Write(const Decisions& decisions, FileKind kind, std::vector<std::string>& notes);
+
+struct ImportReport {
+  size_t num_rows = 0;                      // rows of the plan that took a decision
+  std::vector<std::string> unmatched = {};  // tensors of the file that the plan does not have
+  std::vector<std::string> now_float = {};  // quantized rows that the file does not name
+  std::vector<std::string> notes = {};
+};
+
+constexpr auto FieldsOf(const ImportReport*) {
+  return std::tuple(
+      Field{"num_rows", &ImportReport::num_rows, "Tensors of the plan that took a decision."},
+      Field{"unmatched", &ImportReport::unmatched,
+            "Tensors of the file that the plan does not have."},
+      Field{"now_float", &ImportReport::now_float,
+            "Tensors that stay float, because the file does not name them."},
+      Field{"notes", &ImportReport::notes, "What the file says and no plan can say."});
+}
+
+// Gives the rows of a plan the decisions for their tensors. Biases with the scale of their products
+// keep it while these are integers. Throws Error(kInvalidArgument) naming the tensor if a row
+// cannot take its decision.
+ImportReport Apply(const Decisions& decisions, plan::QuantPlan& plan);
+
+}  // namespace bitpress::interop

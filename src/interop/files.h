@@ -1,0 +1,33 @@
+// The JSON files of other tools, read into decisions and written. decisions.h has the interface.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "interop/decisions.h"
+
+namespace bitpress::interop {
+
+// Returns our name of an integer type, such as "int8". Throws Error(kUnsupported) if there is none.
+std::string IntegerName(int64_t bits, bool is_signed);
+// Returns the bits of an integer format, and whether it is signed; nothing for other formats.
+struct IntegerBits {
+  int64_t bits = 0;
+  bool is_signed = false;
+};
+std::optional<IntegerBits> IntegerBitsOf(const std::string& format);
+
+// AIMET's encodings.
+bool IsAimet(const nlohmann::json& file);
+Decisions FromAimet(const nlohmann::json& file);
+nlohmann::ordered_json ToAimet(const Decisions& decisions, FileKind kind,
+                               std::vector<std::string>& notes);
+
+// ONNX Runtime's TensorQuantOverrides: a list for each tensor, of an object, or of one for each
+// channel.
+bool IsOverrides(const nlohmann::json& file);
+Decisions FromOverrides(const nlohmann::json& file);
+nlohmann::ordered_json ToOverrides(const Decisions& decisions);
+
+}  // namespace bitpress::interop

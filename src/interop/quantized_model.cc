@@ -1,0 +1,211 @@
+// What the quantizers inside a model say: pairs of QuantizeLinear and DequantizeLinear, codes
+// behind DequantizeLinear or MatMulNBits, and our quantizers and packed weights of block formats.
+#include <algorithm>
+#include <cstring>
+#include <map>
+#include <set>
+#include <utility>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "formats/format_spec.h"
+#include "interop/decisions.h"
+#include "interop/files.h"
+#include "ops/quantizer_nodes.h"
+
+namespace bitpress::interop {
+namespace {
+
+using graph::Model;
+using graph::Node;
+using plan::Granularity;
+
+constexpr std::string_view kQuantizers[] = {"QuantizeLinear", "ExtendedQuantizeLinear",
+                                            "VitisQuantizeLinear"};
+constexpr std::string_view kDequantizers[] = {"DequantizeLinear", "ExtendedDequantizeLinear",
+                                              "VitisDequantizeLinear"};
+constexpr std::string_view kOurQuantizer = "QuantizeDequantize_";
+constexpr std::string_view kOurPacked = "Unpack_";
+
+bool IsOneOf(const Node& node, std::span<const std::string_view> names) {
+  return std::ranges::find(names, node.op_type()) != names.end();
+}
+
+std::vector<plan::TensorUse> UsesOf(const Model& model, const std::string& value) {
+  const plan::NodeIndex index(model);
+  std::vector<plan::TensorUse> uses;
+  for (const graph::Use& use : model.AllUses(value)) {
+    uses.push_back({index.KeyOf(use.node), std::string(use.node.op_type()),
+                    static_cast<int64_t>(use.input_index)});
+  }
+  return uses;
+}
+
+// Returns the name without an ending that quantizers give to codes.
+std::string FloatNameOf(std::string name) {
+  for (const std::string_view ending : {"_quantized", "_quant", "_Q4", "_Q8", "_Q2"}) {
+    if (name.ends_with(ending)) return name.substr(0, name.size() - ending.size());
+  }
+  return name;
+}
+
+class ModelReader {
+ public:
+  explicit ModelReader(const Model& model) : model_(model) {}
+
+  Decisions Run() {
+    for (const Node& node : model_.AllNodes()) {
+      if (IsOneOf(node, kDequantizers)) ReadPair(node);
+      if (node.op_type() == "MatMulNBits") ReadProduct(node);
+      if (node.op_type().starts_with(kOurQuantizer)) ReadOurs(node, kOurQuantizer, node.input(0));
+      if (node.op_type().starts_with(kOurPacked)) ReadOurs(node, kOurPacked, "");
+      if (node.op_type().starts_with("QLinear")) operators_on_codes_.insert(node.op_type());
+    }
+    if (decisions_.tensors.empty()) {
+      Fail(ErrorCode::kInvalidArgument, "the model holds no quantizers, so nothing is imported");
+    }
+    if (!operators_on_codes_.empty()) {
+      decisions_.notes.push_back(
+          fmt::format("parameters inside {} are not read: give the model "
+                      "with QuantizeLinear and DequantizeLinear",
+                      fmt::join(operators_on_codes_, ", ")));
+    }
+    return std::move(decisions_);
+  }
+
+ private:
+  // Adds a decision, or its uses to the one for the same tensor.
+  void Add(Decision decision) {
+    const auto [at, is_new] = of_value_.try_emplace(decision.value, decisions_.tensors.size());
+    if (is_new) return decisions_.tensors.push_back(std::move(decision));
+    std::vector<plan::TensorUse>& uses = decisions_.tensors[at->second].uses;
+    uses.insert(uses.end(), decision.uses.begin(), decision.uses.end());
+  }
+
+  void ReadPair(const Node& node) {
+    const std::string codes = node.input(0);
+    const std::optional<Node> quantizer = model_.Producer(codes);
+    if (quantizer && !IsOneOf(*quantizer, kQuantizers)) return;
+    if (!quantizer && !model_.IsInitializer(codes)) return;
+    Decision decision{.value = quantizer ? quantizer->input(0) : FloatNameOf(codes),
+                      .uses = UsesOf(model_, node.output(0)),
+                      .is_constant = !quantizer};
+    if (quantizer && model_.IsInitializer(decision.value)) decision.is_constant = true;
+    const DataType type = ReadParams(node, decision);
+    const std::string name = ToLower(DataTypeName(type));
+    decision.format = name == "float8e4m3fn" ? "fp8_e4m3"
+                      : name == "float8e5m2" ? "fp8_e5m2"
+                                             : name;
+    if (IntegerBitsOf(decision.format)) return Add(std::move(decision));
+    const auto formats = formats::AllFormats();
+    if (std::ranges::find(formats, decision.format, &formats::FormatSpec::name) == formats.end()) {
+      decisions_.notes.push_back(
+          fmt::format("'{}': codes of type {} are no format here", decision.value, name));
+      return;
+    }
+    decision.params.clear();
+    decision.granularity = Granularity::kPerTensor;
+    Add(std::move(decision));
+  }
+
+  // Reads scales and zero points of a DequantizeLinear, and returns the type of its codes.
+  DataType ReadParams(const Node& node, Decision& decision) {
+    const bool has_zeros = node.num_inputs() > 2 && !node.input(2).empty();
+    const std::string& scale_name = node.input(1);
+    const DataType type = model_.InfoOf(has_zeros ? node.input(2) : node.input(0)).type;
+    decision.block_size = node.GetInt("block_size", 0);
+    if (!model_.IsInitializer(scale_name)) {
+      decisions_.notes.push_back(fmt::format("'{}': its scale is no constant", decision.value));
+      return type;
+    }
+    const graph::InitializerView scales = model_.Initializer(scale_name);
+    const bool is_one = NumElements(scales.dims) == 1 && scales.dims.size() < 2;
+    if (decision.block_size > 0) {
+      decision.granularity = Granularity::kPerBlock;
+      decision.axis = node.GetInt("axis", 1);
+      return type;
+    }
+    if (!is_one || scales.dims.size() == 1) decision.axis = node.GetInt("axis", 1);
+    decision.granularity = is_one ? Granularity::kPerTensor : Granularity::kPerAxis;
+    if (is_one) decision.axis.reset();
+    if (scales.type != DataType::kFloat) return type;
+    const std::span<const float> values = scales.values<float>();
+    std::vector<int64_t> zeros(values.size(), 0);
+    if (has_zeros && model_.IsInitializer(node.input(2))) {
+      zeros = Integers(model_.Initializer(node.input(2)));
+    }
+    if (zeros.size() != values.size()) return type;
+    decision.is_symmetric = std::ranges::all_of(zeros, [&](int64_t z) { return z == zeros[0]; }) &&
+                            IsMiddle(type, zeros[0]);
+    for (size_t i = 0; i < values.size(); ++i) decision.params.push_back({values[i], zeros[i]});
+    return type;
+  }
+
+  static bool IsMiddle(DataType type, int64_t zero_point) {
+    const std::optional<IntegerBits> bits = IntegerBitsOf(ToLower(DataTypeName(type)));
+    if (!bits) return false;
+    return zero_point == (bits->is_signed ? 0 : int64_t{1} << (bits->bits - 1));
+  }
+
+  // Returns the elements of a tensor of 4 to 32 bits. Others have none.
+  static std::vector<int64_t> Integers(const graph::InitializerView& view) {
+    const auto bits = static_cast<size_t>(ElementBits(view.type));
+    const std::optional<IntegerBits> type = IntegerBitsOf(ToLower(DataTypeName(view.type)));
+    std::vector<int64_t> values;
+    if (!type) return values;
+    for (size_t i = 0; i < static_cast<size_t>(NumElements(view.dims)); ++i) {
+      uint64_t raw = 0;
+      for (size_t bit = 0; bit < bits; ++bit) {
+        const size_t at = i * bits + bit;
+        const auto byte = std::to_integer<uint64_t>(view.bytes[at / 8]);
+        raw |= (byte >> (at % 8) & 1U) << bit;
+      }
+      const bool is_negative = type->is_signed && (raw >> (bits - 1)) != 0;
+      values.push_back(static_cast<int64_t>(raw) - (is_negative ? int64_t{1} << bits : 0));
+    }
+    return values;
+  }
+
+  void ReadProduct(const Node& node) {
+    const bool has_zeros = node.num_inputs() > 3 && !node.input(3).empty();
+    Decision decision{.value = FloatNameOf(node.input(1)),
+                      .uses = {{FloatNameOf(std::string(node.name())), "MatMul", 1}},
+                      .is_constant = true,
+                      .format = IntegerName(node.GetInt("bits", 4), !has_zeros),
+                      .granularity = Granularity::kPerBlock,
+                      .block_size = node.GetInt("block_size", 32),
+                      .is_symmetric = !has_zeros};
+    Add(std::move(decision));
+  }
+
+  // Reads a node of ours whose name holds the format.
+  void ReadOurs(const Node& node, std::string_view prefix, const std::string& value) {
+    const std::string format(node.op_type().substr(prefix.size()));
+    const auto formats = formats::AllFormats();
+    const auto row = std::ranges::find(formats, format, &formats::FormatSpec::name);
+    if (row == formats.end()) {
+      decisions_.notes.push_back(fmt::format("{} '{}': the sizes of its format are not read",
+                                             node.op_type(), node.name()));
+      return;
+    }
+    const bool is_packed = value.empty();
+    Decision decision{.value = is_packed ? FloatNameOf(node.output(0)) : value,
+                      .uses = UsesOf(model_, node.output(0)),
+                      .is_constant = is_packed || model_.IsInitializer(value),
+                      .format = format};
+    if (node.HasAttribute("axis")) decision.axis = node.GetInt("axis", -1);
+    if (row->is_integer()) decision.granularity = Granularity::kPerBlock, decision.block_size = 32;
+    Add(std::move(decision));
+  }
+
+  const Model& model_;
+  Decisions decisions_;
+  std::map<std::string, size_t> of_value_;
+  std::set<std::string, std::less<>> operators_on_codes_;
+};
+
+}  // namespace
+
+Decisions DecisionsOf(const Model& model) { return ModelReader(model).Run(); }
+
+}  // namespace bitpress::interop
