@@ -58,6 +58,7 @@ NAVIGATION = {
         "Calibration": "benchmarks/calibration",
         "Many workers": "benchmarks/scale_out",
         "CUDA": "benchmarks/cuda",
+        "OpenVINO": "benchmarks/openvino",
     },
     "Reference": {
         "Command line": "reference_cli",

@@ -32,6 +32,7 @@ enum class Target {
   kBitpress,
   kTensorRt,  // NVIDIA TensorRT: symmetric integers and FP8 between Q and DQ
   kCuda,      // ONNX Runtime's CUDA provider: all that it computes itself
+  kOpenVino,  // OpenVINO: integers behind DequantizeLinear, no functions
 };
 
 // The accuracy of MatMulNBits (its attribute `accuracy_level`).

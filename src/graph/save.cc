@@ -168,8 +168,26 @@ Piece EncodeInitializer(onnx::TensorProto& tensor, const Data& data) {
   return piece;
 }
 
-// Returns the model's pieces. If the data file has a name, initializers of kExternalFromBytes and
-// more go there.
+// Moves the fields out of a model whose numbers are below that of its graph.
+onnx::ModelProto TakeFront(onnx::ModelProto& model) {
+  onnx::ModelProto front;
+  if (model.has_ir_version()) front.set_ir_version(model.ir_version());
+  if (model.has_producer_name()) front.set_producer_name(model.producer_name());
+  if (model.has_producer_version()) front.set_producer_version(model.producer_version());
+  if (model.has_domain()) front.set_domain(model.domain());
+  if (model.has_model_version()) front.set_model_version(model.model_version());
+  if (model.has_doc_string()) front.set_doc_string(model.doc_string());
+  model.clear_ir_version();
+  model.clear_producer_name();
+  model.clear_producer_version();
+  model.clear_domain();
+  model.clear_model_version();
+  model.clear_doc_string();
+  return front;
+}
+
+// Returns the model's pieces, in the order of their fields, by which OpenVINO knows an ONNX file.
+// If the data file has a name, initializers of kExternalFromBytes and more go there.
 Encoded Encode(const ModelImpl& impl, const std::optional<std::string>& data_file) {
   Encoded encoded;
   onnx::ModelProto rest = impl.proto;  // small, because the large initializers are stubs
@@ -177,6 +195,7 @@ Encoded Encode(const ModelImpl& impl, const std::optional<std::string>& data_fil
   google::protobuf::RepeatedPtrField<onnx::TensorProto> tensors;
   graph->mutable_initializer()->Swap(&tensors);
 
+  const onnx::ModelProto front = TakeFront(rest);
   encoded.message.emplace_back();
   uint64_t graph_bytes = graph->ByteSizeLong();
   uint64_t data_end = 0;
@@ -195,10 +214,12 @@ Encoded Encode(const ModelImpl& impl, const std::optional<std::string>& data_fil
 
   std::string header;
   AppendFieldHeader(header, onnx::ModelProto::kGraphFieldNumber, graph_bytes);
-  encoded.message_bytes = rest.ByteSizeLong() + header.size() + graph_bytes;
+  encoded.message_bytes = front.ByteSizeLong() + header.size() + graph_bytes + rest.ByteSizeLong();
   // Protobuf refuses to serialize parts above its limit.
   if (encoded.message_bytes <= impl.max_message_bytes) {
-    encoded.message.front().header = rest.SerializeAsString() + header + graph->SerializeAsString();
+    encoded.message.front().header =
+        front.SerializeAsString() + header + graph->SerializeAsString();
+    encoded.message.push_back({rest.SerializeAsString(), {}});
   }
   return encoded;
 }

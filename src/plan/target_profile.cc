@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <array>
+#include <initializer_list>
+#include <span>
 #include <utility>
 
 #include "base/error.h"
@@ -20,7 +22,7 @@ constexpr TargetSetting kTensorRtSettings[] = {{"activations", "uint8", "int8"},
 constexpr std::string_view kTensorRtSource = "TensorRT, working with quantized types";
 
 constexpr TargetRule kTensorRtRules[] = {
-    {[](const TensorPlan& row) -> std::string {
+    {[](const TensorPlan& row, const graph::Model& /*model*/) -> std::string {
        const bool is_weight = row.role == Role::kWeight;
        if (row.format == "int8" || row.format == "fp8_e4m3") return "";
        if (is_weight && row.format == "int4") return "";
@@ -28,27 +30,75 @@ constexpr TargetRule kTensorRtRules[] = {
                           is_weight ? ", and int4 in blocks" : "");
      },
      kTensorRtSource},
-    {[](const TensorPlan& row) -> std::string {
+    {[](const TensorPlan& row, const graph::Model& /*model*/) -> std::string {
        return row.integer && !row.integer->is_symmetric ? "codes with a zero point" : "";
      },
      kTensorRtSource},
-    {[](const TensorPlan& row) -> std::string {
+    {[](const TensorPlan& row, const graph::Model& /*model*/) -> std::string {
        return row.role == Role::kBias ? "a quantized bias; biases stay float" : "";
      },
      kTensorRtSource},
-    {[](const TensorPlan& row) -> std::string {
+    {[](const TensorPlan& row, const graph::Model& /*model*/) -> std::string {
        return row.is_dynamic() ? "a scale that is computed at run time" : "";
      },
      kTensorRtSource},
 };
 
 constexpr TargetRule kCudaRules[] = {
-    {[](const TensorPlan& row) -> std::string {
+    {[](const TensorPlan& row, const graph::Model& /*model*/) -> std::string {
        return row.is_dynamic() ? "a scale that is computed at run time: its integers would be "
                                  "multiplied on the CPU, between two copies"
                                : "";
      },
      "ONNX Runtime's CUDA provider: MatMulInteger of int8 by int8 only"},
+};
+
+bool IsReadBy(const TensorPlan& row, std::initializer_list<std::string_view> op_types) {
+  return std::ranges::any_of(row.uses, [&](const TensorUse& use) {
+    return std::ranges::find(op_types, use.op_type) != op_types.end();
+  });
+}
+
+// Returns the length of the axis along which the blocks of a constant run; 0 if it is not known.
+int64_t AxisLength(const TensorPlan& row, const graph::Model& model) {
+  if (!row.axis || !model.IsInitializer(row.value)) return 0;
+  const std::span<const int64_t> dims = model.Initializer(row.value).dims;
+  const int64_t rank = static_cast<int64_t>(dims.size());
+  const int64_t axis = *row.axis < 0 ? *row.axis + rank : *row.axis;
+  return axis >= 0 && axis < rank ? dims[static_cast<size_t>(axis)] : 0;
+}
+
+constexpr std::string_view kOpenVinoSource = "OpenVINO 2026.4, its ONNX frontend";
+
+constexpr TargetRule kOpenVinoRules[] = {
+    {[](const TensorPlan& row, const graph::Model& /*model*/) -> std::string {
+       for (const std::string_view format : {"int4", "uint4", "int8", "uint8", "int16", "uint16"}) {
+         if (row.format == format) return "";
+       }
+       if (row.has_scale_of_products()) return "";
+       return fmt::format(
+           "format {}; it takes integers of 4, 8 and 16 bits, and expands no "
+           "functions of a model",
+           row.format);
+     },
+     kOpenVinoSource},
+    {[](const TensorPlan& row, const graph::Model& /*model*/) -> std::string {
+       const bool is_block = row.integer && row.integer->granularity == Granularity::kPerBlock;
+       if (!is_block || !IsReadBy(row, {"Conv", "ConvTranspose"})) return "";
+       return "scales for blocks; weights of convolutions have one for each channel (--rule "
+              "'op_types=Conv;ConvTranspose: weights=int8, weight_granularity=per_axis')";
+     },
+     kOpenVinoSource},
+    {[](const TensorPlan& row, const graph::Model& model) -> std::string {
+       const bool is_block = row.integer && row.integer->granularity == Granularity::kPerBlock;
+       const int64_t length = is_block ? AxisLength(row, model) : 0;
+       if (length == 0 || length % row.integer->block_size == 0) return "";
+       return fmt::format(
+           "blocks of {} along {} elements; they have to divide them "
+           "(weight_block_size)",
+           row.integer->block_size, length);
+     },
+     kOpenVinoSource},
 };
 
 constexpr TargetProfile kProfiles[] = {
@@ -87,6 +137,13 @@ constexpr TargetProfile kProfiles[] = {
      .contributed = CodeReaders::kAll,
      .runtime = "a session on CUDA",
      .rules = kCudaRules},
+    {.target = Target::kOpenVino,
+     .name = "openvino",
+     .meaning = "DequantizeLinear for integers, also in blocks, which OpenVINO computes with, and "
+                "nothing that needs a function",
+     .storage = Storage::kQdq,
+     .runtime = "OpenVINO",
+     .rules = kOpenVinoRules},
 };
 
 }  // namespace
@@ -126,12 +183,12 @@ std::vector<std::string> AdaptTo(Target target, QuantConfig& config) {
   return changed;
 }
 
-void CheckRules(Target target, const QuantPlan& plan) {
+void CheckRules(Target target, const QuantPlan& plan, const graph::Model& model) {
   const TargetProfile& profile = ProfileOf(target);
   for (const TensorPlan& row : plan.tensors) {
     if (!row.is_quantized()) continue;
     for (const TargetRule& rule : profile.rules) {
-      const std::string why_not = rule.why_not(row);
+      const std::string why_not = rule.why_not(row, model);
       if (why_not.empty()) continue;
       const std::string node =
           row.uses.empty() ? "" : fmt::format(" of {} '{}'", row.uses[0].op_type, row.uses[0].node);

@@ -12,6 +12,7 @@
 
 #include "base/words.h"
 #include "bitpress/quantize_options.h"
+#include "graph/model.h"
 #include "plan/quant_config.h"
 #include "plan/quant_plan.h"
 
@@ -27,8 +28,8 @@ struct TargetSetting {
 // A rule about the rows of a plan, and who says so.
 struct TargetRule {
   // Returns what the target does not take, in words that follow "weight 'w' has"; "" if it takes
-  // the row.
-  std::string (*why_not)(const TensorPlan& row);
+  // the row, which is about the model.
+  std::string (*why_not)(const TensorPlan& row, const graph::Model& model);
   std::string_view source;
 };
 
@@ -62,7 +63,7 @@ std::string_view TargetHelp();
 std::vector<std::string> AdaptTo(Target target, QuantConfig& config);
 
 // Throws Error(kUnsupported), naming tensor, node and rule, if the target does not take a row of
-// the plan.
-void CheckRules(Target target, const QuantPlan& plan);
+// the plan of a model.
+void CheckRules(Target target, const QuantPlan& plan, const graph::Model& model);
 
 }  // namespace bitpress::plan

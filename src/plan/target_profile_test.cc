@@ -43,7 +43,7 @@ TEST(TargetProfile, TensorRtTakesSymmetricIntegers) {
                                             "weight_symmetric=true", "biases=none",
                                             "integer_kernels=vnni"));
   const QuantPlan plan = MakePlan(config, model, "model");
-  EXPECT_NO_THROW(CheckRules(Target::kTensorRt, plan));
+  EXPECT_NO_THROW(CheckRules(Target::kTensorRt, plan, model));
   EXPECT_TRUE(std::ranges::none_of(plan.tensors, [](const TensorPlan& row) {
     return row.is_quantized() && row.role == Role::kBias;
   }));
@@ -51,10 +51,10 @@ TEST(TargetProfile, TensorRtTakesSymmetricIntegers) {
 
 TEST(TargetProfile, CudaTakesNoScalesOfRunTime) {
   const graph::Model model = LoadModel("convnet.onnx");
-  EXPECT_NO_THROW(CheckRules(Target::kCuda, MakePlan(ConfigByName("INT8"), model, "model")));
-  EXPECT_NO_THROW(CheckRules(Target::kCuda, MakePlan(ConfigByName("MX6"), model, "model")));
+  EXPECT_NO_THROW(CheckRules(Target::kCuda, MakePlan(ConfigByName("INT8"), model, "model"), model));
+  EXPECT_NO_THROW(CheckRules(Target::kCuda, MakePlan(ConfigByName("MX6"), model, "model"), model));
   try {
-    CheckRules(Target::kCuda, MakePlan(ConfigByName("INT8_DYNAMIC"), model, "model"));
+    CheckRules(Target::kCuda, MakePlan(ConfigByName("INT8_DYNAMIC"), model, "model"), model);
     ADD_FAILURE() << "a scale of run time was taken";
   } catch (const Error& refused) {
     EXPECT_EQ(refused.code(), ErrorCode::kUnsupported);
@@ -63,11 +63,38 @@ TEST(TargetProfile, CudaTakesNoScalesOfRunTime) {
   }
 }
 
+TEST(TargetProfile, OpenVinoTakesIntegersThatNeedNoFunction) {
+  const graph::Model model = LoadModel("convnet.onnx");
+  const auto error = [&](const char* config,
+                         const std::vector<std::string>& settings) -> std::string {
+    try {
+      CheckRules(Target::kOpenVino, PlanFor(model, config, settings), model);
+    } catch (const Error& refused) {
+      return refused.what();
+    }
+    return "";
+  };
+  EXPECT_EQ(error("INT8", {}), "");
+  EXPECT_EQ(error("INT8_WEIGHTS", {"weight_granularity=per_axis"}), "");
+  EXPECT_THAT(error("MX6", {}), HasSubstr("format mx6"));
+  EXPECT_THAT(error("none", {"weights=int4", "weight_granularity=per_block"}),
+              HasSubstr("scales for blocks; weights of convolutions have one for each channel"));
+  const graph::Model matmuls = LoadModel("attention.onnx");
+  const QuantPlan plan = PlanFor(
+      matmuls, "none", {"weights=int8", "weight_granularity=per_block", "weight_block_size=7"});
+  try {
+    CheckRules(Target::kOpenVino, plan, matmuls);
+    ADD_FAILURE() << "blocks that do not divide the axis were taken";
+  } catch (const Error& refused) {
+    EXPECT_THAT(std::string(refused.what()), HasSubstr("blocks of 7 along"));
+  }
+}
+
 TEST(TargetProfile, TensorRtNamesWhatItDoesNotTake) {
   const graph::Model model = LoadModel("convnet.onnx");
   const auto error = [&](const QuantPlan& plan) -> std::string {
     try {
-      CheckRules(Target::kTensorRt, plan);
+      CheckRules(Target::kTensorRt, plan, model);
     } catch (const Error& refused) {
       EXPECT_EQ(refused.code(), ErrorCode::kUnsupported);
       return refused.what();

@@ -12,6 +12,29 @@
 namespace bitpress::tasks {
 namespace fs = std::filesystem;
 
+namespace {
+
+// Makes a plan, with the decisions of another tool if there are any.
+plan::QuantPlan Make(const fs::path& model, plan::QuantConfig config,
+                     rewrite::Preparation preparation, const graph::PassNames& disabled_passes,
+                     Target target, const interop::Decisions* imported,
+                     interop::ImportReport* report) {
+  CheckPasses(disabled_passes);
+  plan::AdaptTo(target, config);
+  const graph::Model prepared = rewrite::Prepare(model, {.preparation = preparation,
+                                                         .rewrites = plan::ResolveRewrites(config),
+                                                         .disabled_passes = disabled_passes});
+  plan::QuantPlan plan = plan::MakePlan(config, prepared, model.filename().string());
+  if (imported != nullptr) {
+    *report =
+        WithContext("the imported decisions", [&] { return interop::Apply(*imported, plan); });
+  }
+  plan::CheckRules(target, plan, prepared);
+  return plan;
+}
+
+}  // namespace
+
 plan::QuantConfig ReadConfig(const fs::path& path) {
   const std::string text = ReadFile(path);
   return WithContext(fmt::format("'{}'", path.string()), [&] {
@@ -28,27 +51,14 @@ plan::QuantConfig ConfigNamed(const std::string& name) {
 plan::QuantPlan MakePlan(const fs::path& model, plan::QuantConfig config,
                          rewrite::Preparation preparation, const graph::PassNames& disabled_passes,
                          Target target) {
-  CheckPasses(disabled_passes);
-  plan::AdaptTo(target, config);
-  plan::QuantPlan plan =
-      plan::MakePlan(config,
-                     rewrite::Prepare(model, {.preparation = preparation,
-                                              .rewrites = plan::ResolveRewrites(config),
-                                              .disabled_passes = disabled_passes}),
-                     model.filename().string());
-  plan::CheckRules(target, plan);
-  return plan;
+  return Make(model, std::move(config), preparation, disabled_passes, target, nullptr, nullptr);
 }
 
 plan::QuantPlan MakePlanLike(const fs::path& file, const fs::path& model, plan::QuantConfig config,
                              interop::ImportReport& report, rewrite::Preparation preparation,
                              const graph::PassNames& disabled_passes, Target target) {
   const interop::Decisions decisions = interop::ReadDecisions(file);
-  plan::QuantPlan plan = MakePlan(model, std::move(config), preparation, disabled_passes, target);
-  report = WithContext(fmt::format("'{}'", file.string()),
-                       [&] { return interop::Apply(decisions, plan); });
-  plan::CheckRules(target, plan);
-  return plan;
+  return Make(model, std::move(config), preparation, disabled_passes, target, &decisions, &report);
 }
 
 plan::QuantPlan ReadPlan(const fs::path& path) {

@@ -182,7 +182,7 @@ ResolvedModel ResolveModel(const QuantizeOptions& given, ThreadPool& pool, Quant
     report.plan = plan::MakePlan(options.config, prepared.model, options.model.filename().string(),
                                  &report.unmatched_words);
   }
-  plan::CheckRules(options.target, report.plan);
+  plan::CheckRules(options.target, report.plan, prepared.model);
   if (!options.cache_scales_output.empty()) CheckHasCacheScales(report.plan);
   if (!options.cache_scales.empty()) {
     ReadCacheScales(options.cache_scales, report.plan);

@@ -41,6 +41,18 @@ def test_models_for_cuda_hold_what_its_provider_computes(bitpress, conv_path, sa
     assert "target cuda does not take the plan" in error and "MatMulInteger" in error
 
 
+@pytest.mark.parametrize("config", ["INT8", "INT8_DYNAMIC", "A16W8"])
+def test_models_for_openvino_hold_no_functions(bitpress, conv_path, samples, tmp_path, config):
+    """It expands none. The graph stands in front of the operator sets, by which it knows an ONNX file."""
+    output = tmp_path / "q.onnx"
+    bitpress.ok("quantize", conv_path, "-o", output, "--config", config, "--target", "openvino", "--data", samples)
+    model = onnx.load(output)
+    assert not model.functions and all(node.domain in ("", "ai.onnx") for node in model.graph.node)
+    assert output.read_bytes().startswith(model.SerializeToString()[:16])
+    error = bitpress.error("quantize", conv_path, "-o", tmp_path / "out.onnx", "--config", "MX6", "--target", "openvino")
+    assert "target openvino does not take the plan" in error and "format mx6" in error
+
+
 @pytest.mark.parametrize("command", ["plan", "quantize"])
 def test_what_a_target_does_not_take_is_named(bitpress, conv_path, tmp_path, command):
     error = bitpress.error(command, conv_path, "-o", tmp_path / "out", "--config", "MX6", "--target", "tensorrt")
