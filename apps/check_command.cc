@@ -3,15 +3,19 @@
 
 #include <memory>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "base/error.h"
 #include "command.h"
 #include "config_options.h"
 #include "json_option.h"
+#include "plan/target_profile.h"
 #include "sample_options.h"
 #include "target_text.h"
 #include "tasks/check.h"
 #include "tasks/json_file.h"
+#include "word_option.h"
 
 namespace bitpress::apps {
 namespace {
@@ -19,21 +23,37 @@ namespace {
 struct CheckArguments {
   std::string model;
   SampleArguments samples;
+  Target target = Target::kAutomatic;
   JsonOption json;
 };
+
+void FailOnBrokenRules(const std::vector<std::string>& broken, const CheckArguments& options) {
+  if (broken.empty()) return;
+  const std::string_view name = plan::ProfileOf(options.target).name;
+  for (const std::string& rule : broken) fmt::print(stderr, "bitpress: {}: {}\n", name, rule);
+  Fail(ErrorCode::kUnsupported, "'{}' breaks {} rules of target {}", options.model, broken.size(),
+       name);
+}
 
 void RunCheck(CheckArguments& options) {
   tasks::JsonFile file(options.json.file());
   const deploy::TargetReport report =
       tasks::CheckTarget({.model = options.model, .samples = options.samples.Spec()});
-  file.Write(deploy::ToJson(report));
+  const std::vector<std::string> broken = tasks::BrokenRules(options.model, options.target);
+  const auto json = [&] {
+    nlohmann::ordered_json all = deploy::ToJson(report);
+    all["broken_rules"] = broken;
+    return all;
+  };
+  file.Write(json());
   constexpr size_t kAll = 1'000'000;
   options.json.Print(fmt::format("{}:\n{}", options.model, DescribeTarget(report, kAll, kAll)),
-                     [&] { return deploy::ToJson(report); });
+                     json);
   if (!report.is_run) {
     Fail(ErrorCode::kRuntime, "'{}' {}", options.model,
          report.is_loaded ? "does not run" : "does not load");
   }
+  FailOnBrokenRules(broken, options);
 }
 
 }  // namespace
@@ -45,14 +65,19 @@ void AddCheckCommand(CLI::App& program) {
   command->add_option("model", options->model, "the ONNX model")->required()->type_name("MODEL");
   AddDataOptions(*command, options->samples)
       ->description("run the first sample of this folder (default: a made-up sample)");
+  AddWordOption<Target>(*command, "--target", options->target, plan::TargetWords(),
+                        "also check every tensor and node by the rules of a target");
   options->json.Add(*command);
   command->footer(
       "Where it can, ONNX Runtime replaces DequantizeLinear -> operator -> QuantizeLinear by one\n"
       "operator on integers. The report lists the operators that compute on integers, and those\n"
       "that compute in float, with the reason. The exit status is not zero if the model does not\n"
       "load or run.\n"
+      "\nWith --target each tensor and node that breaks a rule of that target is named with the\n"
+      "rule and its source, whoever quantized the model, and the exit status is not zero.\n"
       "\nExample:\n"
-      "  bitpress check model_int8.onnx --json report.json\n");
+      "  bitpress check model_int8.onnx --json report.json\n"
+      "  bitpress check model_int8.onnx --target openvino\n");
   command->callback([options] { RunCheck(*options); });
 }
 

@@ -144,6 +144,28 @@ void FollowOthers(QuantPlan& plan) {
 
 }  // namespace
 
+QuantPlan AsPlan(const Decisions& decisions) {
+  QuantPlan plan;
+  for (const Decision& decision : decisions.tensors) {
+    TensorPlan row;
+    row.value = decision.value;
+    row.role = decision.is_constant ? plan::Role::kWeight : plan::Role::kActivation;
+    if (decision.is_constant && decision.format == "int32") row.role = plan::Role::kBias;
+    row.uses = decision.uses;
+    row.format = decision.format;
+    row.axis = decision.axis;
+    if (IntegerBitsOf(decision.format)) {
+      row.integer = IntegerTreatment();
+      row.integer->granularity = decision.granularity;
+      row.integer->block_size = decision.block_size;
+      row.integer->is_symmetric = decision.is_symmetric;
+      if (decision.is_dynamic) row.integer->range = plan::ParseRangeMethod("dynamic");
+    }
+    plan.tensors.push_back(std::move(row));
+  }
+  return plan;
+}
+
 ImportReport Apply(const Decisions& decisions, QuantPlan& plan) {
   ImportReport report{.notes = decisions.notes};
   std::set<const TensorPlan*> named;

@@ -49,6 +49,7 @@ struct Decision {
   std::optional<int64_t> axis = {};  // nothing: that of the operator's channels
   int64_t block_size = 0;
   bool is_symmetric = true;
+  bool is_dynamic = false;  // its scale is computed at run time
   // One for the tensor, or one for each index of the axis. Empty: the file gives no scales.
   std::vector<formats::QParams> params = {};
 };
@@ -71,6 +72,9 @@ Decisions DecisionsOf(const graph::Model& model);
 
 // Returns the text of a file, and appends to `notes` what it cannot say.
 std::string Write(const Decisions& decisions, FileKind kind, std::vector<std::string>& notes);
+
+// Returns a plan that says what was decided, for rules about plans. It cannot be carried out.
+plan::QuantPlan AsPlan(const Decisions& decisions);
 
 struct ImportReport {
   size_t num_rows = 0;                      // rows of the plan that took a decision

@@ -116,6 +116,7 @@ class ModelReader {
     decision.block_size = node.GetInt("block_size", 0);
     if (!model_.IsInitializer(scale_name)) {
       decisions_.notes.push_back(fmt::format("'{}': its scale is no constant", decision.value));
+      decision.is_dynamic = !decision.is_constant;
       return type;
     }
     const graph::InitializerView scales = model_.Initializer(scale_name);

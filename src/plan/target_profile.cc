@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "ops/quantizer_nodes.h"
 
 namespace bitpress::plan {
 namespace {
@@ -101,6 +102,54 @@ constexpr TargetRule kOpenVinoRules[] = {
      kOpenVinoSource},
 };
 
+// Standard operators and those of ONNX Runtime have no function in the model.
+bool IsFunction(const graph::Node& node, const graph::Model& model) {
+  return model.HasFunction(node.domain(), node.op_type());
+}
+
+constexpr TargetNodeRule kTensorRtNodeRules[] = {
+    {[](const graph::Node& node, const graph::Model& model) -> std::string {
+       if (node.domain().empty() || IsFunction(node, model)) return "";
+       return fmt::format("an operator of domain {}; it has the standard ones", node.domain());
+     },
+     kTensorRtSource},
+};
+
+constexpr TargetNodeRule kCudaNodeRules[] = {
+    {[](const graph::Node& node, const graph::Model& model) -> std::string {
+       if (node.op_type() != "MatMulInteger" && node.op_type() != "ConvInteger") return "";
+       if (node.op_type() == "MatMulInteger" &&
+           model.InfoOf(node.input(0)).type == DataType::kInt8) {
+         return "";
+       }
+       return "computed on the CPU, between two copies";
+     },
+     "ONNX Runtime's CUDA provider: MatMulInteger of int8 by int8 only"},
+    {[](const graph::Node& node, const graph::Model& /*model*/) -> std::string {
+       const bool is_on_codes =
+           node.op_type().starts_with("QLinear") ||
+           (node.domain() == "bitpress" && ops::ReadsCodes(node) && !ops::IsUnpack(node));
+       return is_on_codes ? "computed on the CPU, between two copies (products of our library: "
+                            "where that is registered)"
+                          : "";
+     },
+     "ONNX Runtime's CUDA provider: no operators on codes but MatMulNBits and "
+     "GatherBlockQuantized"},
+};
+
+constexpr TargetNodeRule kOpenVinoNodeRules[] = {
+    {[](const graph::Node& node, const graph::Model& model) -> std::string {
+       return IsFunction(node, model) ? "a function of the model, and it expands none" : "";
+     },
+     kOpenVinoSource},
+    {[](const graph::Node& node, const graph::Model& /*model*/) -> std::string {
+       return node.op_type() == "QLinearMatMul" || node.op_type() == "MatMulIntegerToFloat"
+                  ? "an operator on codes that it does not read"
+                  : "";
+     },
+     kOpenVinoSource},
+};
+
 constexpr TargetProfile kProfiles[] = {
     {.target = Target::kAutomatic,
      .name = "auto",
@@ -129,21 +178,24 @@ constexpr TargetProfile kProfiles[] = {
      .storage = Storage::kQdq,
      .runtime = "TensorRT",
      .settings = kTensorRtSettings,
-     .rules = kTensorRtRules},
+     .rules = kTensorRtRules,
+     .node_rules = kTensorRtNodeRules},
     {.target = Target::kCuda,
      .name = "cuda",
      .meaning = "what ONNX Runtime's CUDA provider computes on the GPU: MatMulNBits and "
                 "GatherBlockQuantized as for onnxruntime, our quantizers, and floats",
      .contributed = CodeReaders::kAll,
      .runtime = "a session on CUDA",
-     .rules = kCudaRules},
+     .rules = kCudaRules,
+     .node_rules = kCudaNodeRules},
     {.target = Target::kOpenVino,
      .name = "openvino",
      .meaning = "DequantizeLinear for integers, also in blocks, which OpenVINO computes with, and "
                 "nothing that needs a function",
      .storage = Storage::kQdq,
      .runtime = "OpenVINO",
-     .rules = kOpenVinoRules},
+     .rules = kOpenVinoRules,
+     .node_rules = kOpenVinoNodeRules},
 };
 
 }  // namespace
@@ -183,8 +235,10 @@ std::vector<std::string> AdaptTo(Target target, QuantConfig& config) {
   return changed;
 }
 
-void CheckRules(Target target, const QuantPlan& plan, const graph::Model& model) {
+std::vector<std::string> BrokenRules(Target target, const QuantPlan& plan,
+                                     const graph::Model& model) {
   const TargetProfile& profile = ProfileOf(target);
+  std::vector<std::string> broken;
   for (const TensorPlan& row : plan.tensors) {
     if (!row.is_quantized()) continue;
     for (const TargetRule& rule : profile.rules) {
@@ -192,10 +246,25 @@ void CheckRules(Target target, const QuantPlan& plan, const graph::Model& model)
       if (why_not.empty()) continue;
       const std::string node =
           row.uses.empty() ? "" : fmt::format(" of {} '{}'", row.uses[0].op_type, row.uses[0].node);
-      Fail(ErrorCode::kUnsupported, "target {} does not take the plan: {} '{}'{} has {} ({})",
-           profile.name, RoleName(row.role), row.value, node, why_not, rule.source);
+      broken.push_back(fmt::format("{} '{}'{} has {} ({})", RoleName(row.role), row.value, node,
+                                   why_not, rule.source));
     }
   }
+  for (const graph::Node& node : model.AllNodes()) {
+    for (const TargetNodeRule& rule : profile.node_rules) {
+      const std::string why_not = rule.why_not(node, model);
+      if (why_not.empty()) continue;
+      broken.push_back(fmt::format("{} is {} ({})", node.Describe(), why_not, rule.source));
+    }
+  }
+  return broken;
+}
+
+void CheckRules(Target target, const QuantPlan& plan, const graph::Model& model) {
+  const std::vector<std::string> broken = BrokenRules(target, plan, model);
+  if (broken.empty()) return;
+  Fail(ErrorCode::kUnsupported, "target {} does not take the plan: {}", ProfileOf(target).name,
+       broken.front());
 }
 
 }  // namespace bitpress::plan

@@ -33,6 +33,13 @@ struct TargetRule {
   std::string_view source;
 };
 
+// A rule about the nodes of a model, whoever wrote it.
+struct TargetNodeRule {
+  // Returns what the target does not run, in words that follow "Conv 'c' is"; "" if it runs it.
+  std::string (*why_not)(const graph::Node& node, const graph::Model& model);
+  std::string_view source;
+};
+
 // The weights whose codes operators read while the model runs, instead of decoding them at load.
 enum class CodeReaders {
   kNone,
@@ -51,6 +58,7 @@ struct TargetProfile {
   std::string_view runtime = {};  // that runs the model, if it is not this processor's
   std::span<const TargetSetting> settings = {};
   std::span<const TargetRule> rules = {};
+  std::span<const TargetNodeRule> node_rules = {};
 };
 
 const TargetProfile& ProfileOf(Target target);
@@ -65,5 +73,10 @@ std::vector<std::string> AdaptTo(Target target, QuantConfig& config);
 // Throws Error(kUnsupported), naming tensor, node and rule, if the target does not take a row of
 // the plan of a model.
 void CheckRules(Target target, const QuantPlan& plan, const graph::Model& model);
+
+// Returns what the target does not take in a plan and a model, a sentence each with tensor or node,
+// rule and source.
+std::vector<std::string> BrokenRules(Target target, const QuantPlan& plan,
+                                     const graph::Model& model);
 
 }  // namespace bitpress::plan

@@ -9,7 +9,10 @@
 #include "base/error.h"
 #include "deploy/check_process.h"
 #include "graph/stored_bytes.h"
+#include "interop/decisions.h"
 #include "ops/batch.h"
+#include "ops/quantizer_nodes.h"
+#include "plan/target_profile.h"
 #include "tasks/run.h"
 
 namespace bitpress::tasks {
@@ -68,6 +71,15 @@ deploy::TargetReport CheckTarget(const CheckOptions& options) {
     Fail(ErrorCode::kRuntime, "'{}' was not checked: {}", options.model.string(), outcome.why_not);
   }
   return std::move(*outcome.report);
+}
+
+std::vector<std::string> BrokenRules(const std::filesystem::path& model, Target target) {
+  graph::Model loaded = graph::Model::Load(model);
+  loaded.InferShapes();
+  const bool is_quantized = !ops::QuantizedOperators(loaded).empty();
+  const plan::QuantPlan plan =
+      is_quantized ? interop::AsPlan(interop::DecisionsOf(loaded)) : plan::QuantPlan();
+  return plan::BrokenRules(target, plan, loaded);
 }
 
 }  // namespace bitpress::tasks

@@ -5,9 +5,11 @@
 #include <cstddef>
 #include <filesystem>
 #include <functional>
+#include <string>
 #include <vector>
 
 #include "base/tensor.h"
+#include "bitpress/quantize_options.h"
 #include "data/source.h"
 #include "deploy/check_target.h"
 #include "graph/model.h"
@@ -25,6 +27,10 @@ struct CheckOptions {
 // in running it are in the report, a crash of ONNX Runtime too. Throws Error if the file is no
 // model, if there is no sample, or if it could not be checked.
 deploy::TargetReport CheckTarget(const CheckOptions& options);
+
+// Returns what a target does not take in a model, whoever quantized it: a sentence for each tensor
+// or node, with the rule and its source. Throws Error if the file is no model.
+std::vector<std::string> BrokenRules(const std::filesystem::path& model, Target target);
 
 // Returns the first samples for a model, or less if there are less, each a batch if the model has a
 // fixed one: as many as `count` says of the first one, 1 to `most`. Empty if no samples are given

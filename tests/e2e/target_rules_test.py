@@ -58,3 +58,19 @@ def test_what_a_target_does_not_take_is_named(bitpress, conv_path, tmp_path, com
     error = bitpress.error(command, conv_path, "-o", tmp_path / "out", "--config", "MX6", "--target", "tensorrt")
     assert "target tensorrt does not take the plan" in error and "format mx6" in error and "Conv" in error
     assert not (tmp_path / "out").exists()
+
+
+def test_any_model_is_checked_by_the_rules_of_a_target(bitpress, conv_path, samples, tmp_path):
+    """Each tensor and node that breaks one, with the rule and its source."""
+    quantized, dynamic = tmp_path / "int8.onnx", tmp_path / "dynamic.onnx"
+    bitpress.ok("quantize", conv_path, "-o", quantized, "--config", "INT8", "--data", samples)
+    bitpress.ok("quantize", conv_path, "-o", dynamic, "--config", "INT8_DYNAMIC")
+    report = tmp_path / "report.json"
+    assert bitpress.run("check", quantized, "--target", "openvino", "--json", report).returncode == 0
+    assert json.loads(report.read_text())["broken_rules"] == []
+    refused = bitpress.run("check", quantized, "--target", "tensorrt", "--json", report)
+    broken = json.loads(report.read_text())["broken_rules"]
+    assert refused.returncode != 0 and broken and all("TensorRT" in rule for rule in broken)
+    assert any("format uint8" in rule and "Conv" in rule for rule in broken) and f"breaks {len(broken)} rules of target tensorrt" in refused.stderr
+    refused = bitpress.run("check", dynamic, "--target", "cuda")
+    assert refused.returncode != 0 and "MatMulInteger" in refused.stderr and "computed on the CPU, between two copies" in refused.stderr
