@@ -47,6 +47,11 @@ void CheckParams(const Decision& decision, const formats::FormatSpec& spec) {
 
 void TakeInteger(const Decision& decision, const formats::FormatSpec& spec, TensorPlan& row) {
   CheckParams(decision, spec);
+  const bool is_block = decision.granularity == Granularity::kPerBlock;
+  if (is_block && (decision.block_size < 1 || decision.block_size > formats::kMaxBlockSize)) {
+    Fail(ErrorCode::kInvalidArgument, "blocks of {} elements: they have 1 to {}",
+         decision.block_size, formats::kMaxBlockSize);
+  }
   const bool is_activation = row.role == plan::Role::kActivation;
   if (is_activation && decision.granularity != Granularity::kPerTensor) {
     Fail(ErrorCode::kUnsupported, "an activation has one scale, not one for each channel or block");

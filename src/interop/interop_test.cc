@@ -166,6 +166,9 @@ TEST(Apply, NamesTheTensorThatCannotTakeIt) {
   decision.granularity = Granularity::kPerAxis;
   decision.params = {{1.0F, 0}};
   EXPECT_THAT(error(decision), HasSubstr("an activation has one scale"));
+  decision.granularity = Granularity::kPerBlock;
+  decision.block_size = -5;
+  EXPECT_THAT(error(decision), HasSubstr("blocks of -5 elements"));
 }
 
 TEST(ReadDecisions, SaysWhatItTakes) {

@@ -31,16 +31,6 @@ bool IsOneOf(const Node& node, std::span<const std::string_view> names) {
   return std::ranges::find(names, node.op_type()) != names.end();
 }
 
-std::vector<plan::TensorUse> UsesOf(const Model& model, const std::string& value) {
-  const plan::NodeIndex index(model);
-  std::vector<plan::TensorUse> uses;
-  for (const graph::Use& use : model.AllUses(value)) {
-    uses.push_back({index.KeyOf(use.node), std::string(use.node.op_type()),
-                    static_cast<int64_t>(use.input_index)});
-  }
-  return uses;
-}
-
 // Returns the name without an ending that quantizers give to codes.
 std::string FloatNameOf(std::string name) {
   for (const std::string_view ending : {"_quantized", "_quant", "_Q4", "_Q8", "_Q2"}) {
@@ -51,7 +41,7 @@ std::string FloatNameOf(std::string name) {
 
 class ModelReader {
  public:
-  explicit ModelReader(const Model& model) : model_(model) {}
+  explicit ModelReader(const Model& model) : model_(model), index_(model) {}
 
   Decisions Run() {
     for (const Node& node : model_.AllNodes()) {
@@ -74,6 +64,15 @@ class ModelReader {
   }
 
  private:
+  std::vector<plan::TensorUse> UsesOf(const std::string& value) const {
+    std::vector<plan::TensorUse> uses;
+    for (const graph::Use& use : model_.AllUses(value)) {
+      uses.push_back(
+          {index_.KeyOf(use.node), use.node.op_type(), static_cast<int64_t>(use.input_index)});
+    }
+    return uses;
+  }
+
   // Adds a decision, or its uses to the one for the same tensor.
   void Add(Decision decision) {
     const auto [at, is_new] = of_value_.try_emplace(decision.value, decisions_.tensors.size());
@@ -88,7 +87,7 @@ class ModelReader {
     if (quantizer && !IsOneOf(*quantizer, kQuantizers)) return;
     if (!quantizer && !model_.IsInitializer(codes)) return;
     Decision decision{.value = quantizer ? quantizer->input(0) : FloatNameOf(codes),
-                      .uses = UsesOf(model_, node.output(0)),
+                      .uses = UsesOf(node.output(0)),
                       .is_constant = !quantizer};
     if (quantizer && model_.IsInitializer(decision.value)) decision.is_constant = true;
     const DataType type = ReadParams(node, decision);
@@ -135,7 +134,7 @@ class ModelReader {
     if (has_zeros && model_.IsInitializer(node.input(2))) {
       zeros = Integers(model_.Initializer(node.input(2)));
     }
-    if (zeros.size() != values.size()) return type;
+    if (zeros.size() != values.size() || zeros.empty()) return type;
     decision.is_symmetric = std::ranges::all_of(zeros, [&](int64_t z) { return z == zeros[0]; }) &&
                             IsMiddle(type, zeros[0]);
     for (size_t i = 0; i < values.size(); ++i) decision.params.push_back({values[i], zeros[i]});
@@ -184,22 +183,22 @@ class ModelReader {
     const std::string format(node.op_type().substr(prefix.size()));
     const auto formats = formats::AllFormats();
     const auto row = std::ranges::find(formats, format, &formats::FormatSpec::name);
-    if (row == formats.end()) {
-      decisions_.notes.push_back(fmt::format("{} '{}': the sizes of its format are not read",
+    if (row == formats.end() || row->is_integer()) {
+      decisions_.notes.push_back(fmt::format("{} '{}': the sizes of its blocks are not read",
                                              node.op_type(), node.name()));
       return;
     }
     const bool is_packed = value.empty();
     Decision decision{.value = is_packed ? FloatNameOf(node.output(0)) : value,
-                      .uses = UsesOf(model_, node.output(0)),
+                      .uses = UsesOf(node.output(0)),
                       .is_constant = is_packed || model_.IsInitializer(value),
                       .format = format};
     if (node.HasAttribute("axis")) decision.axis = node.GetInt("axis", -1);
-    if (row->is_integer()) decision.granularity = Granularity::kPerBlock, decision.block_size = 32;
     Add(std::move(decision));
   }
 
   const Model& model_;
+  const plan::NodeIndex index_;
   Decisions decisions_;
   std::map<std::string, size_t> of_value_;
   std::set<std::string, std::less<>> operators_on_codes_;
