@@ -80,8 +80,8 @@ std::string TextOf(const PlanArguments& options) {
   }
   std::vector<std::string> notes;
   if (is_of_model) {
-    const graph::Model model = graph::Model::Load(options.model);
-    const std::string text = interop::Write(interop::DecisionsOf(model), *options.exported, notes);
+    const std::string text =
+        interop::Write(interop::ReadDecisions(options.model), *options.exported, notes);
     for (const std::string& note : notes) fmt::print(stderr, "bitpress: {}\n", note);
     return text;
   }

@@ -227,8 +227,8 @@ std::pair<std::string, std::vector<std::string>> ExportDecisions(const std::stri
                                                                  const std::optional<Path>& model,
                                                                  const std::string& kind) {
   std::vector<std::string> notes;
-  const auto decisions = model ? interop::DecisionsOf(graph::Model::Load(*model))
-                               : interop::DecisionsOf(plan::FromJson(plan));
+  const auto decisions =
+      model ? interop::ReadDecisions(*model) : interop::DecisionsOf(plan::FromJson(plan));
   const std::string text =
       interop::Write(decisions, ParseWord(WordsOf<interop::FileKind>(), kind, "kind"), notes);
   return {text, notes};

@@ -27,7 +27,12 @@ std::optional<IntegerBits> IntegerBitsOf(const std::string& format) {
 }
 
 Decisions ReadDecisions(const std::filesystem::path& path) {
-  if (path.extension() == ".onnx") return DecisionsOf(graph::Model::Load(path));
+  if (path.extension() == ".onnx") {
+    Decisions decisions = DecisionsOf(graph::Model::Load(path));
+    if (!decisions.tensors.empty()) return decisions;
+    Fail(ErrorCode::kInvalidArgument, "'{}' holds no quantizers whose decisions could be read{}{}",
+         path.string(), decisions.notes.empty() ? "" : ": ", fmt::join(decisions.notes, "; "));
+  }
   return WithContext(fmt::format("'{}'", path.string()), [&] {
     const nlohmann::json file = plan::ParseJson(ReadFile(path));
     if (IsAimet(file)) return FromAimet(file);

@@ -51,9 +51,6 @@ class ModelReader {
       if (node.op_type().starts_with(kOurPacked)) ReadOurs(node, kOurPacked, "");
       if (node.op_type().starts_with("QLinear")) operators_on_codes_.insert(node.op_type());
     }
-    if (decisions_.tensors.empty()) {
-      Fail(ErrorCode::kInvalidArgument, "the model holds no quantizers, so nothing is imported");
-    }
     if (!operators_on_codes_.empty()) {
       decisions_.notes.push_back(
           fmt::format("parameters inside {} are not read: give the model "
