@@ -74,15 +74,22 @@ def _products_of_activations(model: Model) -> List[str]:
     return [node.name for node in graph.node if node.op_type == "MatMul" and node.input[1] not in constants]
 
 
+def _plain(value: Any) -> Any:
+    """A number of numpy as one of Python, whole where it is."""
+    number = value.item() if getattr(value, "size", 0) == 1 else value
+    return int(number) if isinstance(number, float) and number.is_integer() else number
+
+
 def _add_overrides(request: Request, overrides: Mapping[str, Any], extra: Mapping[str, Any]) -> None:
     def set_type(rule: Rule, quant_type: Any) -> None:
         rule.update(activations=format_of(quant_type), weights=format_of(quant_type))
         if extra.get("WeightSymmetric") is None:
             rule["weight_symmetric"] = _is_signed(quant_type)
 
-    for tensor, given in overrides.items():
+    for tensor, written in overrides.items():
         where = f"TensorQuantOverrides['{tensor}']"
-        DICTS.check(given, where)
+        DICTS.check(written, where)
+        given = [{word: _plain(value) for word, value in single.items()} for single in written]
         for single in given:
             _fates.check(single, _words.OVERRIDES, where)
         if _numbers.check(given, where):
@@ -107,7 +114,7 @@ def static(given: Mapping[str, Any]) -> Request:
     """quantize_static with all its arguments."""
     _fates.check(given, _words.STATIC, "quantize_static")
     extra = given["extra_options"] or {}
-    _fates.check(extra, _words.EXTRA, "extra_options")
+    _fates.check(extra, _words.EXTRA, "extra_options", is_lenient=True)
     is_float8 = "fp8_e4m3" in (format_of(given["activation_type"]), format_of(given["weight_type"]))
     request = Request(least_range=extra.get("MinimumRealRange") or 0)
     settings = request.settings
@@ -148,7 +155,7 @@ def dynamic(given: Mapping[str, Any]) -> Request:
     """quantize_dynamic with all its arguments."""
     _fates.check(given, _words.DYNAMIC, "quantize_dynamic")
     extra = given["extra_options"] or {}
-    _fates.check(extra, _words.DYNAMIC_EXTRA, "extra_options")
+    _fates.check(extra, _words.DYNAMIC_EXTRA, "extra_options", is_lenient=True)
     if _words.type_name(given["weight_type"]) not in ("QInt8", "QUInt8"):
         raise UnsupportedError(f"quantize_dynamic: weight_type={_words.type_name(given['weight_type'])} is refused: integers of each inference have "
                                "8 bits. Instead: QInt8 or QUInt8, or MatMulNBitsQuantizer for fewer bits")
