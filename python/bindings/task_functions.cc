@@ -20,6 +20,7 @@
 #include "arguments.h"
 #include "base/words.h"
 #include "bindings.h"
+#include "data/left_out.h"
 #include "runtime/machine.h"
 #include "tasks/calibrate.h"
 #include "tasks/check.h"
@@ -412,6 +413,7 @@ void BindWork(nb::module_& module) {
   module.def("inspect", &Inspect, "model"_a);
   module.def("unpack", &Unpack, "model"_a, "output"_a, "drop_quantizers"_a, "external_data"_a,
              "check"_a, "num_threads"_a, "progress"_a.none());
+  module.def("files_left_out", &data::DescribeFilesLeftOut, "folder"_a);
   module.def("hub", &Hub, "folder"_a, "output"_a, "dtypes"_a, "samples"_a, "num_threads"_a,
              "progress"_a.none());
   module.def("optimize", &Optimize, "model"_a, "output"_a, "check"_a);

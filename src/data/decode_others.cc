@@ -163,9 +163,12 @@ Photo DecodeWebp(std::string_view bytes, const CheckPhotoSize& check) {
 Photo DecodeTiff(std::string_view bytes, const CheckPhotoSize& check) {
   static const PhotoLibrary library("TIFF", {"libtiff.so.6", "libtiff.so.5"}, "libtiff6");
   using Handler = void(const char*, const char*, void*);
-  // The library would print its errors.
-  library.Find<Handler*(Handler*)>("TIFFSetErrorHandler")(nullptr);
-  library.Find<Handler*(Handler*)>("TIFFSetWarningHandler")(nullptr);
+  // The library would print its errors. Its handlers are for all threads.
+  [[maybe_unused]] static const bool is_quiet = [] {
+    library.Find<Handler*(Handler*)>("TIFFSetErrorHandler")(nullptr);
+    library.Find<Handler*(Handler*)>("TIFFSetWarningHandler")(nullptr);
+    return true;
+  }();
   auto* const open =
       library.Find<void*(const char*, const char*, void*, decltype(ReadTiff)*, decltype(WriteTiff)*,
                          decltype(SeekTiff)*, decltype(CloseTiff)*, decltype(SizeOfTiff)*,

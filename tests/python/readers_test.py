@@ -151,3 +151,13 @@ def test_whole_items(tmp_path):
 def test_texts_are_explained(matmul_path, tmp_path):
     with pytest.raises(TypeError, match="are texts, and samples are numbers"):
         bitpress.quantize(matmul_path, tmp_path / "out.onnx", "INT8", [{"x": np.array(["a", "b"])}])
+
+
+def test_a_folder_says_what_it_leaves_out(tmp_path, conv_path, images):
+    folder = tmp_path / "samples"
+    folder.mkdir()
+    np.save(folder / "a.npy", images[:2])
+    (folder / "b.gif").write_bytes(b"x")
+    (folder / "notes").write_bytes(b"x")
+    with pytest.warns(UserWarning, match="2 of 3 files are left out, which are no samples: 1 .gif, 1 without an ending"):
+        bitpress.calibrate(conv_path, folder, tmp_path / "x.bpc", config="INT8", guard="off")
