@@ -25,6 +25,7 @@ void AddCheckCommand(CLI::App& program);
 void AddSensitivityCommand(CLI::App& program);
 void AddSearchCommand(CLI::App& program);
 void AddAutotuneCommand(CLI::App& program);
+void AddHubCommand(CLI::App& program);
 void AddReportCommand(CLI::App& program, const std::string& command_line);
 void AddDoctorCommand(CLI::App& program);
 void AddCompletionCommand(CLI::App& program);

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -9,6 +10,7 @@
 
 #include "base/child_process.h"
 #include "base/error.h"
+#include "data/left_out.h"
 
 namespace bitpress::apps {
 namespace {
@@ -90,6 +92,10 @@ data::SampleSpec SampleArguments::Spec() {
                         .limit = limit,
                         .shard = shard.empty() ? data::Shard() : data::ParseShard(shard),
                         .whole_items = whole_items};
+  if (!data.empty() && labels.empty()) {  // a table says itself what counts
+    const std::string left_out = data::DescribeFilesLeftOut(data);
+    if (!left_out.empty()) std::fputs(fmt::format("note: {}\n", left_out).c_str(), stderr);
+  }
   if (text.empty()) return spec;
   scratch = std::make_shared<ScratchFolder>();
   Tokenize(*this, scratch->path());
@@ -102,10 +108,11 @@ data::SampleSpec SampleArguments::Spec() {
 }
 
 CLI::Option* AddDataOptions(CLI::App& command, SampleArguments& samples) {
-  CLI::Option* const folder =
-      command.add_option("--data", samples.data,
-                         "the folder with the samples: photos, .npy or .npz arrays, or TensorProto "
-                         ".pb files");
+  CLI::Option* const folder = command.add_option(
+      "--data", samples.data,
+      "the folder with the samples: photos (.jpg, .png, .webp, .bmp, .tiff), .npy or .npz "
+      "arrays, or TensorProto "
+      ".pb files");
   folder->type_name("DIR");
   command
       .add_option("--labels", samples.labels,

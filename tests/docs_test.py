@@ -201,6 +201,18 @@ def test_a_script_puts_its_table_into_a_page(tmp_path):
         assert result.returncode == 1 and str(page) in result.stderr and page.read_text() == found
 
 
+def test_the_picture_of_the_readme_is_current():
+    command = [sys.executable, "-B", str(ROOT / "tools" / "measure" / "draw_accuracy.py"), "--check"]
+    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stderr
+
+
+@pytest.mark.quick
+def test_the_readme_is_a_screen():
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert len(text.partition("## Licence")[0].splitlines()) <= 60
+
+
 @pytest.mark.quick
 def test_commands_exist_with_their_options(helps):
     presets = set(re.search(r"^Presets: (.*)$", helps["quantize"], re.MULTILINE)[1].split())

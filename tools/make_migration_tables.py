@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
-PAGES = {"migrate_quark.md": "quark", "migrate_neural_compressor.md": "neural_compressor"}
+PAGES = {"migrate_quark.md": "quark", "migrate_neural_compressor.md": "neural_compressor", "migrate_onnxruntime.md": "onnxruntime"}
 MARK = "<!-- words -->\n"
 
 

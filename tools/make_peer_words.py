@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Writes the public words of the two peers from their wheels: names, arguments, methods, options, presets.
+"""Writes the public words of the peers from their wheels: names, arguments, methods, options, presets.
 
-    pip download --no-deps amd-quark==0.13 onnx-neural-compressor==1.0
-    python tools/make_peer_words.py amd_quark-0.13-py3-none-any.whl onnx_neural_compressor-1.0-py3-none-any.whl
+    pip download --no-deps amd-quark==0.13 onnx-neural-compressor==1.0 onnxruntime==1.31.1
+    python tools/make_peer_words.py amd_quark-0.13-*.whl onnx_neural_compressor-1.0-*.whl onnxruntime-1.31.1-*.whl
 
 One JSON file a wheel goes to tests/data/peer_words/, which tests compare with the tables of fates: a new version of a peer
 shows what is missing. The sources are parsed and never imported; nothing but words and default values is kept.
@@ -31,6 +31,11 @@ PEERS = {
         "onnx_neural_compressor", "onnx_neural_compressor.data_reader", "onnx_neural_compressor.quantization",
         *[f"onnx_neural_compressor.quantization.{name}" for name in (
             "config", "matmul_4bits_quantizer", "matmul_nbits_quantizer", "quant_utils", "quantize", "tuning")]]),
+    "onnxruntime": ("onnxruntime", "onnxruntime.quantization", [
+        "onnxruntime.quantization",
+        *[f"onnxruntime.quantization.{name}" for name in (
+            "calibrate", "execution_providers.qnn", "matmul_bnb4_quantizer", "matmul_nbits_quantizer", "qdq_loss_debug", "quant_utils", "quantize",
+            "shape_inference")]]),
 }
 OPTION = re.compile(r"[A-Z][A-Za-z0-9]+")
 
@@ -139,6 +144,10 @@ def read_options(tree, found):
             for keyword in node.keywords:
                 if keyword.arg == "extra_options" and isinstance(keyword.value, ast.Dict):
                     add_literal("", keyword.value)
+        elif isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name) and "extra_options" in node.targets[0].id:
+            for pair in getattr(node.value, "elts", ()):  # a list of pairs of an option and the name of an argument
+                for item in getattr(pair, "elts", ()):
+                    add("", item)
         elif isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Subscript) and isinstance(node.value, ast.Dict):
             group = _group(node.targets[0])
             if group is not None:

@@ -11,11 +11,13 @@ ROOT = Path(__file__).resolve().parents[2]
 NAVIGATION = {
     "Guides": {
         "Install": "install",
+        "A tour": "tour",
         "Static INT8": "guides/static_int8",
         "Dynamic INT8": "guides/dynamic_int8",
         "Weights only": "guides/weight_only",
         "Block formats": "guides/block_formats",
         "Language models": "guides/language_models",
+        "Model folders": "guides/model_folders",
         "Evaluate and check": "guides/evaluate",
         "Fine-tuning": "finetuning",
         "Mixed precision": "mixed_precision",
@@ -63,6 +65,7 @@ NAVIGATION = {
     "Reference": {
         "Command line": "reference_cli",
         "Python package": "reference_python",
+        "Error messages": "errors",
         "Presets": "presets",
         "The plan": "plan",
         "Calibration": "calibration",

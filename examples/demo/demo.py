@@ -18,17 +18,26 @@ from pathlib import Path
 from fetch import FetchError
 
 IMAGE = "resize=256,crop=224,mean=0.498,std=0.502"  # what EfficientNet-Lite0 was trained with
-# Preset, and the bits of one stored element: its code and its part of the block's shared exponents.
+# Preset, the bits of one stored element (its code and its part of the block's shared exponents), whether it learns from the photos, and
+# what it is. The best ones for this network come first.
 FORMATS = [
-    ("BF16", 16), ("FP16", 16),
-    ("BFP16", 8 + 8 / 8),
-    ("MX4", 3 + 8 / 16 + 1 / 2), ("MX6", 5 + 8 / 16 + 1 / 2), ("MX9", 8 + 8 / 16 + 1 / 2),
-    ("MXFP8E5M2", 8 + 8 / 32), ("MXFP8E4M3", 8 + 8 / 32),
-    ("MXFP6E3M2", 6 + 8 / 32), ("MXFP6E2M3", 6 + 8 / 32), ("MXFP4E2M1", 4 + 8 / 32),
-    ("MXINT8", 8 + 8 / 32),
+    ("INT8", 8, True, "integers, which every runtime computes with; ranges from the photos"),
+    ("MXINT8", 8 + 8 / 32, False, "8 bits in blocks of 32, without samples"),
+    ("MX6_ADAQUANT", 5 + 8 / 16 + 1 / 2, True, "6 bits in blocks, weights learned from the photos"),
+    ("FP16", 16, False, "half the size, the same outputs"),
+    ("BF16", 16, False, "the range of float32 in 16 bits"),
+    ("BFP16", 8 + 8 / 8, False, "block floating point, 8 elements a block"),
+    ("MX9", 8 + 8 / 16 + 1 / 2, False, "8 bits with two exponents a block"),
+    ("MXFP8E4M3", 8 + 8 / 32, False, "8-bit floats in blocks of 32"),
+    ("MXFP8E5M2", 8 + 8 / 32, False, "the same with more range and fewer digits"),
+    ("MXFP6E2M3", 6 + 8 / 32, False, "6-bit floats in blocks of 32"),
+    ("MXFP6E3M2", 6 + 8 / 32, False, "the same with more range and fewer digits"),
+    ("MX6", 5 + 8 / 16 + 1 / 2, False, "as MX6_ADAQUANT, but rounded"),
+    ("MX4", 3 + 8 / 16 + 1 / 2, False, "too few bits for both sides of this network"),
+    ("MXFP4E2M1", 4 + 8 / 32, False, "too few as well: for weights of large models"),
 ]
-COLUMNS = [("format", 10), ("bits", 6), ("file MB", 8), ("agree %", 8), ("SQNR dB", 8), ("cosine", 8), ("time", 7),
-           ("top-1 %", 8), ("top-5 %", 8)]
+COLUMNS = [("format", 12), ("bits", 6), ("file MB", 8), ("agree %", 8), ("SQNR dB", 8), ("cosine", 8), ("time", 7),
+           ("top-1 %", 8), ("top-5 %", 8), ("what it is", 10)]
 
 
 class DemoError(Exception):
@@ -70,10 +79,10 @@ class Table:
 
     @staticmethod
     def print(cells):
-        aligned = [f"{cell:>{width}}" for cell, (_, width) in zip(cells[1:], COLUMNS[1:])]
-        print(f"{cells[0]:<{COLUMNS[0][1]}}", *aligned, sep="  ", flush=True)
+        aligned = [f"{cell:>{width}}" for cell, (_, width) in zip(cells[1:-1], COLUMNS[1:-1])]
+        print(f"{cells[0]:<{COLUMNS[0][1]}}", *aligned, cells[-1], sep="  ", flush=True)
 
-    def add(self, name, bits, report, labelled):
+    def add(self, name, bits, report, labelled, meaning):
         def cell(source, key, pattern, scale=1.0, missing="-"):
             value = source.get(key) if source else None
             return missing if value is None else pattern.format(value * scale)
@@ -82,7 +91,7 @@ class Table:
         self.rows.append([
             name, f"{bits:g}", cell(report, "file_bytes", "{:.2f}", 1e-6), cell(report, "agreement", "{:.1f}", 100),
             cell(report, "sqnr_db", "{:.1f}", missing=identical), cell(report, "cosine", "{:.4f}"),
-            cell(report, "time_ratio", "{:.2f}x"), cell(labelled, "top1", "{:.1f}", 100), cell(labelled, "top5", "{:.1f}", 100),
+            cell(report, "time_ratio", "{:.2f}x"), cell(labelled, "top1", "{:.1f}", 100), cell(labelled, "top5", "{:.1f}", 100), meaning,
         ])
         self.print(self.rows[-1])
 
@@ -117,6 +126,21 @@ def prepare(arguments, folder: Path):
     return model, photos, labels if arguments.model is None else None
 
 
+def show_more(program: Path, folder: Path, model: Path, data: Path, image: str) -> None:
+    """A page about one of the models, the table of `./dev llm` if it is there, and what to do with an own model."""
+    page = folder / "int8.html"
+    run(program, "report", folder / f"{model.stem}_int8.onnx", "--reference", model, "--data", data, "--image", image, "--samples", 32, "-o", page)
+    print(f"\nWhere INT8 lost accuracy, layer by layer: {page}")
+    for language in sorted((folder.parent / "llm").glob("*/table.md")):
+        rows = [line for line in language.read_text(encoding="utf-8").splitlines() if line.startswith(("| format", "| float", "| INT4", "| LM_4BIT"))]
+        print(f"\nThe language model {language.parent.name}:", *rows, sep="\n")
+    if not (folder.parent / "llm").is_dir():
+        print("\nA language model in 4 bits: ./dev llm")
+    print("\nNow your own model:", f"  {program} quantize model.onnx -o model_int8.onnx --config INT8 --data SAMPLES",
+          f"  {program} evaluate model_int8.onnx --reference model.onnx --data SAMPLES",
+          f"  {program} autotune model.onnx -o best.onnx --data SAMPLES     (tries configurations in turn)", sep="\n")
+
+
 def demo(arguments) -> None:
     program, folder = (arguments.build_dir / "bitpress").resolve(), (arguments.build_dir / "demo").resolve()
     if not program.is_file():
@@ -138,11 +162,12 @@ def demo(arguments) -> None:
     base, labelled = measure(model)
     print(f"{model.name} on {base['num_samples']} photos from {data}", flush=True)
     table = Table()
-    table.add("float", 32, base, labelled)
-    for name, bits in FORMATS:
+    table.add("float", 32, base, labelled, "the model as it was")
+    for name, bits, learns, meaning in FORMATS:
         quantized = folder / f"{model.stem}_{name.lower()}.onnx"
-        run(program, "quantize", model, "-o", quantized, "--config", name)
-        table.add(name, bits, *measure(quantized, model))
+        samples = ["--data", data, "--image", arguments.image, "--samples", 100] if learns else []
+        run(program, "quantize", model, "-o", quantized, "--config", name, *samples)
+        table.add(name, bits, *measure(quantized, model), meaning)
     notes = [
         f"`{model.name}`, {base['num_samples']} photos, `--image \"{arguments.image}\"`.",
         "bits: of one stored weight or activation element, its share of the block's exponents included.",
@@ -153,8 +178,10 @@ def demo(arguments) -> None:
                      "is higher on photos of the classes it knows.")
     if labelled:
         notes.append(f"top-1 and top-5 count {labelled['num_samples']} photos whose class is known.")
+    notes.append("INT8 and MX6_ADAQUANT took ranges and weights from the first 100 of these photos.")
     (folder / "table.md").write_text(table.markdown(notes), encoding="utf-8")
     print(*notes[1:], f"The models and table.md are in {folder}.", sep="\n")
+    show_more(program, folder, model, data, arguments.image)
 
 
 def main() -> int:

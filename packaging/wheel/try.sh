@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs a wheel of build/wheels/ in a bare Debian, one of Python and nothing else, and runs the tour of the README there.
+# Installs a wheel of build/wheels/ in a bare Debian, one of Python and nothing else, and runs the tour of the documentation there.
 # Needs root and the package debootstrap. For another processor it needs qemu-user-static, and a kernel that knows it:
 #   mount -t binfmt_misc none /proc/sys/fs/binfmt_misc; cat /usr/lib/binfmt.d/qemu-aarch64.conf > /proc/sys/fs/binfmt_misc/register
 #
@@ -43,7 +43,7 @@ try_in() {
     --abi "cp${version/./}" --abi abi3 --abi none --platform "manylinux_2_28_$machine" --platform "manylinux_2_27_$machine" \
     --platform "manylinux_2_17_$machine" --platform "manylinux2014_$machine" --platform any "$wheel[text]"
   cp "$wheel" "$root/opt/wheels/"
-  cp README.md tests/tour/tour.py "$root/opt/"
+  cp docs/tour.md tests/tour/tour.py "$root/opt/"
   "$python" tests/tour/tour_inputs.py "$root/opt/tour"
   unshare --mount --pid --fork --mount-proc="$root/proc" \
     chroot "$root" env -i PATH=/opt/venv/bin:/usr/bin:/bin HOME=/root LANG=C.UTF-8 sh -euc "
@@ -51,7 +51,7 @@ try_in() {
       pip -q install --no-index --find-links /opt/wheels '/opt/wheels/$(basename "$wheel")[text]'
       pip list
       bitpress doctor
-      python /opt/tour.py /opt/README.md /opt/tour"
+      python /opt/tour.py /opt/tour.md /opt/tour"
   rm -rf "$root"
 }
 

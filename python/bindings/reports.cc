@@ -14,6 +14,7 @@
 #include "deploy/check_target.h"
 #include "evaluate/evaluate.h"
 #include "field_classes.h"
+#include "tasks/hub.h"
 #include "tasks/inspect.h"
 #include "tasks/optimize.h"
 #include "tasks/quantize.h"
@@ -217,6 +218,9 @@ void BindReports(nb::module_& module) {
   BindCalibration(module);
   BindInspectReport(module);
   BindFields<tasks::UnpackReport>(module, "UnpackReport", "The results of unpack.");
+  BindFields<tasks::HubFile>(module, "HubFile", "A file that hub made.");
+  BindFields<tasks::HubReport>(module, "HubReport", "The results of hub.")
+      .def("to_json", [](const tasks::HubReport& self) { return TextOf(tasks::ToJson(self), 2); });
   BindFields<tasks::OptimizeReport>(module, "OptimizeReport", "The results of optimize.");
 }
 

@@ -20,12 +20,14 @@
 #include "arguments.h"
 #include "base/words.h"
 #include "bindings.h"
+#include "data/left_out.h"
 #include "field_classes.h"
 #include "interop/decisions.h"
 #include "runtime/machine.h"
 #include "tasks/calibrate.h"
 #include "tasks/check.h"
 #include "tasks/evaluate.h"
+#include "tasks/hub.h"
 #include "tasks/inspect.h"
 #include "tasks/optimize.h"
 #include "tasks/plan.h"
@@ -371,6 +373,19 @@ tasks::UnpackReport Unpack(const Path& model, const Path& output, bool drop_quan
   return work.Run([&] { return tasks::Unpack(options); });
 }
 
+tasks::HubReport Hub(const Path& folder, const Path& output, std::vector<std::string> dtypes,
+                     const SampleArguments& samples, size_t num_threads, nb::object progress) {
+  Work work(std::move(progress));
+  tasks::HubOptions options;
+  options.folder = folder;
+  options.output = output;
+  options.dtypes = std::move(dtypes);
+  options.samples = samples.Spec(work);
+  options.num_threads = num_threads;
+  options.progress = work.Sink();
+  return work.Run([&] { return tasks::MakeHubFolder(options); });
+}
+
 tasks::OptimizeReport Optimize(const Path& model, const Path& output, bool check) {
   Work work{nb::none()};
   return work.Run([&] {
@@ -430,6 +445,9 @@ void BindWork(nb::module_& module) {
   module.def("inspect", &Inspect, "model"_a);
   module.def("unpack", &Unpack, "model"_a, "output"_a, "drop_quantizers"_a, "external_data"_a,
              "check"_a, "num_threads"_a, "progress"_a.none());
+  module.def("files_left_out", &data::DescribeFilesLeftOut, "folder"_a);
+  module.def("hub", &Hub, "folder"_a, "output"_a, "dtypes"_a, "samples"_a, "num_threads"_a,
+             "progress"_a.none());
   module.def("optimize", &Optimize, "model"_a, "output"_a, "check"_a);
 }
 

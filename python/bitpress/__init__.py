@@ -14,6 +14,7 @@ from bitpress._api import (
     calibrate,
     check,
     evaluate,
+    hub,
     inspect,
     merge,
     optimize,
@@ -37,6 +38,8 @@ from bitpress._errors import (
 from bitpress._native import (
     Calibration,
     EvaluationReport,
+    HubFile,
+    HubReport,
     InspectReport,
     MomentsReport,
     OptimizeReport,
@@ -58,10 +61,10 @@ __version__ = _version()
 
 __all__ = [
     "ArgumentTypeError", "Calibration", "Config", "Error", "EvaluationReport", "ExecutionError", "FileError",
-    "InspectReport", "InvalidArgumentError", "InvalidModelError", "MissingFileError", "MomentsReport", "OptimizeReport", "Plan",
+    "HubFile", "HubReport", "InspectReport", "InvalidArgumentError", "InvalidModelError", "MissingFileError", "MomentsReport", "OptimizeReport", "Plan",
     "QuantizationWarning", "QuantizeReport", "SearchResult", "TargetReport", "Text", "Tokens", "TuneReport", "UnpackReport",
     "UnsupportedError", "autotune", "calibrate", "check",
-    "evaluate", "formats", "get_library_path", "get_program_path", "inspect", "merge", "moments", "optimize", "plan", "presets", "quantize",
+    "evaluate", "formats", "get_library_path", "get_program_path", "hub", "inspect", "merge", "moments", "optimize", "plan", "presets", "quantize",
     "quantize_to_bytes", "read_calibration", "read_evaluation", "read_photos", "report", "search", "sensitivity", "settings", "tune", "unpack",
     "use_operator_library", "WholeItems",
 ]

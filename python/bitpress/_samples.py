@@ -8,7 +8,7 @@ import tempfile
 from typing import TYPE_CHECKING, Any, Callable, Iterable, Iterator, List, Mapping, Optional, Protocol, Sequence, Tuple, TypeAlias, Union
 
 from bitpress import _native
-from bitpress._errors import ArgumentTypeError, InvalidArgumentError
+from bitpress._errors import ArgumentTypeError, InvalidArgumentError, warn
 from bitpress._files import PathLike, existing
 from bitpress._text import Tokens
 
@@ -282,6 +282,9 @@ def sample_arguments(data: Optional[Data], labels: Union[PathLike, Sequence[int]
     elif isinstance(data, (str, os.PathLike)):
         if labels is not None and not isinstance(labels, (str, os.PathLike)):
             raise ArgumentTypeError("labels of a folder are a CSV file with the columns file,class")
+        left_out = _native.files_left_out(existing(data, "folder of samples")) if labels is None else ""
+        if left_out:
+            warn(UserWarning(left_out))
         yield _native.SampleArguments(folder=existing(data, "folder of samples"),
                                       labels_csv=None if labels is None else existing(labels, "file of labels"),
                                       image=image, num_samples=samples, shard=shard, whole_items=whole_items)

@@ -9,6 +9,7 @@
 #include <type_traits>
 
 #include "base/error.h"
+#include "data/decode_others.h"
 #include "data/photo.h"
 
 namespace bitpress::data {
@@ -112,7 +113,10 @@ Photo DecodePhoto(std::string_view bytes) {
   if (bytes.empty()) Fail(ErrorCode::kInvalidArgument, "the file is empty");
   if (bytes.starts_with("\xff\xd8")) return DecodeJpeg(bytes);
   if (bytes.starts_with("\x89PNG")) return DecodePng(bytes);
-  Fail(ErrorCode::kInvalidArgument, "the file is neither JPEG nor PNG");
+  if (IsWebp(bytes)) return DecodeWebp(bytes, CheckSize);
+  if (IsTiff(bytes)) return DecodeTiff(bytes, CheckSize);
+  if (IsBmp(bytes)) return DecodeBmp(bytes, CheckSize);
+  Fail(ErrorCode::kInvalidArgument, "the file is neither JPEG, PNG, WebP, BMP nor TIFF");
 }
 
 }  // namespace bitpress::data

@@ -1,8 +1,10 @@
 #include "data/folder.h"
 
 #include <algorithm>
+#include <array>
 #include <map>
 #include <set>
+#include <string_view>
 #include <system_error>
 #include <utility>
 
@@ -10,6 +12,7 @@
 #include "base/text.h"
 #include "data/kept_samples.h"
 #include "data/labels.h"
+#include "data/left_out.h"
 #include "data/token_source.h"
 
 namespace bitpress::data {
@@ -17,11 +20,15 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* kKnownFiles = ".jpg .jpeg .png, .npy, .npz or .pb";
+constexpr const char* kKnownFiles = ".jpg .jpeg .png .webp .bmp .tif .tiff, .npy, .npz or .pb";
+constexpr std::array<std::string_view, 7> kPhotoEndings = {".jpg", ".jpeg", ".png", ".webp",
+                                                           ".bmp", ".tif",  ".tiff"};
 
 std::optional<FileKind> KindOf(const fs::path& path) {
   const std::string extension = ToLower(path.extension().string());
-  if (extension == ".jpg" || extension == ".jpeg" || extension == ".png") return FileKind::kPhoto;
+  if (std::find(kPhotoEndings.begin(), kPhotoEndings.end(), extension) != kPhotoEndings.end()) {
+    return FileKind::kPhoto;
+  }
   if (extension == ".npy") return FileKind::kNpy;
   if (extension == ".npz") return FileKind::kNpz;
   if (extension == ".pb") return FileKind::kTensorProto;
@@ -275,6 +282,35 @@ FolderListing ListFolder(const SourceOptions& options) {
          options.folder.string(), num_inputs, Join(options.input_names, ", "));
   }
   return listing;
+}
+
+std::string DescribeFilesLeftOut(const fs::path& folder) {
+  std::map<std::string, size_t> others;  // by their endings
+  size_t num_files = 0;
+  size_t num_samples = 0;
+  std::error_code error;
+  for (fs::recursive_directory_iterator entry(folder, error), end; !error && entry != end;
+       entry.increment(error)) {
+    const fs::path& path = entry->path();
+    if (path.filename().string().starts_with('.')) {
+      entry.disable_recursion_pending();
+      continue;
+    }
+    if (!IsFile(path)) continue;
+    ++num_files;
+    if (KindOf(path)) {
+      ++num_samples;
+    } else {
+      const std::string ending = ToLower(path.extension().string());
+      ++others[ending.empty() ? "without an ending" : ending];
+    }
+  }
+  if (error) return "";
+  if (others.empty() || num_samples == 0) return "";
+  std::vector<std::string> counts;
+  for (const auto& [ending, count] : others) counts.push_back(fmt::format("{} {}", count, ending));
+  return fmt::format("folder '{}': {} of {} files are left out, which are no samples: {}",
+                     folder.string(), num_files - num_samples, num_files, Join(counts, ", "));
 }
 
 std::unique_ptr<Source> OpenSource(const SourceOptions& options) {

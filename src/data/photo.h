@@ -19,8 +19,9 @@ struct Photo {
   std::vector<uint8_t> rgb;
 };
 
-// Decodes a JPEG or PNG, which it tells apart by content. Throws Error(kInvalidArgument) if the
-// bytes are damaged or neither, and before decoding if the photo is over 100 megapixels.
+// Decodes a JPEG, PNG, WebP, BMP or TIFF, which it tells apart by content. Throws
+// Error(kInvalidArgument) if the bytes are damaged or none of these, and before decoding if the
+// photo is over 100 megapixels.
 Photo DecodePhoto(std::string_view bytes);
 
 // Scales to exactly this size with an antialiased Catmull-Rom filter (cubic, a = -0.5), in 8 bits.

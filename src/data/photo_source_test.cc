@@ -146,7 +146,7 @@ TEST_F(PhotoSourceTest, DamagedPhotoIsNamedAlsoWhenReadAhead) {
     const auto source = Open({.read_ahead = read_ahead});
     EXPECT_EQ(source->Next(2)->num_samples, 2u);
     EXPECT_THAT(ExpectError(ErrorCode::kInvalidArgument, [&] { source->Next(2); }),
-                HasSubstr("c.png: the file is neither JPEG nor PNG"));
+                HasSubstr("c.png: the file is neither JPEG, PNG, WebP, BMP nor TIFF"));
     source->Rewind();
     EXPECT_EQ(source->Next(2)->num_samples, 2u);
   }
@@ -183,8 +183,10 @@ TEST_F(PhotoSourceTest, NamesThatNoFileHasAreNoFolders) {
 TEST_F(PhotoSourceTest, SubfolderErrors) {
   WritePhoto("n01/x.png", 1);
   std::filesystem::create_directory(folder_ / "n02");
-  EXPECT_THAT(OpenFailure(ErrorCode::kInvalidArgument),
-              HasSubstr("n02' holds no .jpg .jpeg .png, .npy, .npz or .pb; remove it"));
+  EXPECT_THAT(
+      OpenFailure(ErrorCode::kInvalidArgument),
+      HasSubstr(
+          "n02' holds no .jpg .jpeg .png .webp .bmp .tif .tiff, .npy, .npz or .pb; remove it"));
   WritePhoto("n02/x.png", 1);
   WritePhoto("top.png", 1);
   EXPECT_THAT(OpenFailure(ErrorCode::kInvalidArgument),

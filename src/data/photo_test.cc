@@ -55,6 +55,45 @@ TEST(DecodePhoto, GrayAndPalettePngBecomeRgb) {
   }
 }
 
+// A BMP of two rows of three pixels, the last row first.
+std::string SmallBmp() {
+  std::string bytes = "BM";
+  const auto add = [&](uint32_t value, int num_bytes) {
+    for (int i = 0; i < num_bytes; ++i) bytes += static_cast<char>(value >> (8 * i));
+  };
+  for (const uint32_t value : {78U, 0U, 54U, 40U, 3U, 2U}) add(value, 4);
+  for (const uint32_t value : {1U, 24U}) add(value, 2);
+  for (int i = 0; i < 6; ++i) add(0, 4);
+  for (const uint32_t row : {1U, 0U}) {
+    for (uint32_t x = 0; x < 3; ++x) add(0x102030 * (row + 1) + x, 3);
+    add(0, 3);
+  }
+  return bytes;
+}
+
+TEST(DecodePhoto, BmpIsExact) {
+  const Photo photo = DecodePhoto(SmallBmp());
+  EXPECT_EQ(std::pair(photo.width, photo.height), std::pair(3, 2));
+  EXPECT_THAT(photo.rgb,
+              testing::ElementsAre(0x10, 0x20, 0x30, 0x10, 0x20, 0x31, 0x10, 0x20, 0x32, 0x20, 0x40,
+                                   0x60, 0x20, 0x40, 0x61, 0x20, 0x40, 0x62));
+}
+
+TEST(DecodePhotoError, DamagedBmpNeverCrashes) {
+  const std::string whole = SmallBmp();
+  for (size_t size = 0; size < whole.size(); ++size) DecodeFailure(whole.substr(0, size));
+  for (size_t at = 2; at < whole.size(); ++at) {
+    for (const int flip : {1, 128, 255}) {
+      std::string bytes = whole;
+      bytes[at] = static_cast<char>(bytes[at] ^ flip);
+      try {
+        DecodePhoto(bytes);
+      } catch (const Error&) {
+      }
+    }
+  }
+}
+
 TEST(DecodePhoto, JpegIsNear) {
   const Photo photo = MakePhoto(50, 40);
   const Photo rgb = DecodePhoto(EncodeJpeg(photo));
@@ -75,7 +114,7 @@ TEST(DecodePhoto, JpegIsNear) {
 
 TEST(DecodePhotoError, OtherAndDamagedFiles) {
   EXPECT_THAT(DecodeFailure(""), HasSubstr("empty"));
-  EXPECT_THAT(DecodeFailure("GIF89a"), HasSubstr("neither JPEG nor PNG"));
+  EXPECT_THAT(DecodeFailure("GIF89a"), HasSubstr("neither JPEG, PNG, WebP, BMP nor TIFF"));
   EXPECT_THAT(DecodeFailure("\xff\xd8 and then nothing"), HasSubstr("JPEG"));
   EXPECT_THAT(DecodeFailure("\x89PNG and then nothing"), HasSubstr("PNG"));
   const Photo photo = MakePhoto(64, 64);

@@ -174,3 +174,13 @@ def test_wrong_photos_are_named(tmp_path):
         bitpress.read_photos(tmp_path, IMAGE, batch_size=0)
     with pytest.raises(bitpress.InvalidArgumentError, match="crop"):
         bitpress.read_photos(tmp_path, "crap=3")
+
+
+def test_a_folder_says_what_it_leaves_out(tmp_path, conv_path, images):
+    folder = tmp_path / "samples"
+    folder.mkdir()
+    np.save(folder / "a.npy", images[:2])
+    (folder / "b.gif").write_bytes(b"x")
+    (folder / "notes").write_bytes(b"x")
+    with pytest.warns(UserWarning, match="2 of 3 files are left out, which are no samples: 1 .gif, 1 without an ending"):
+        bitpress.calibrate(conv_path, folder, tmp_path / "x.bpc", config="INT8", guard="off")

@@ -1,6 +1,6 @@
-"""Runs the commands and scripts of "A short tour" in README.md word for word, in a folder that tour_inputs.py filled.
+"""Runs the commands and scripts of "A short tour" in docs/tour.md word for word, in a folder that tour_inputs.py filled.
 
-usage: tour.py README.md FOLDER      with the command `bitpress` and the package `bitpress` installed
+usage: tour.py tour.md FOLDER        with the command `bitpress` and the package `bitpress` installed
 
 It needs no package of its own, so that it runs where nothing but Bitpress is installed. The commands are not started in an order of
 ours, or with options of ours: what the tour makes in one step is what a later step of it reads. Every command must end well and

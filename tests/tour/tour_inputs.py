@@ -1,4 +1,4 @@
-"""Makes what the tour of the README starts from: two models, photos with labels, arrays, texts and a tokenizer.
+"""Makes what the tour of the documentation starts from: two models, photos with labels, arrays, texts and a tokenizer.
 
 usage: tour_inputs.py FOLDER
 """

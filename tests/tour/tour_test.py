@@ -1,4 +1,4 @@
-"""The tour of the README, word for word, with what the build made. packaging/wheel/try.sh runs it with an installed wheel."""
+"""The tour of the documentation, word for word, with what the build made. packaging/wheel/try.sh runs it with an installed wheel."""
 
 import os
 import runpy
@@ -40,9 +40,9 @@ def inputs(tmp_path_factory):
 @pytest.mark.scripts
 def test_the_tour_can_be_taken(tmp_path, commands):
     tour_inputs.make(tmp_path)
-    result = run(ROOT / "README.md", tmp_path, commands)
+    result = run(ROOT / "docs" / "tour.md", tmp_path, commands)
     assert result.returncode == 0, result.stdout + result.stderr
-    assert len(runpy.run_path(str(TOUR))["steps"](ROOT / "README.md")) > 25 and result.stdout.endswith(" passed, 0 failed\n"), result.stdout
+    assert len(runpy.run_path(str(TOUR))["steps"](ROOT / "docs" / "tour.md")) > 25 and result.stdout.endswith(" passed, 0 failed\n"), result.stdout
 
 
 @pytest.mark.parametrize("command, said", [

@@ -1,6 +1,7 @@
-"""Scales, zero points and ranges that a script gives for single tensors: they go into the plan."""
+"""Types, scales, zero points and ranges that a script gives for single tensors: a rule for each, and numbers in the plan."""
 
-from typing import Any, Dict, List, Mapping, Sequence, Tuple
+import re
+from typing import Any, Callable, Dict, List, Mapping, Sequence, Tuple
 
 import bitpress
 from bitpress._errors import InvalidArgumentError
@@ -30,6 +31,25 @@ def check(overrides: Overrides, where: str) -> bool:
         if not _is_pair(given):
             raise InvalidArgumentError(f"{where}: {dict(given)!r}: expected both scale and zero_point, or both rmin and rmax")
     return True
+
+
+def rules_of(tensor: str, overrides: Overrides, set_type: Callable[[Dict[str, Any], Any], None]) -> List[Dict[str, Any]]:
+    """The rule for what is not a number, or none.
+
+    Args:
+        set_type: gives a rule the formats of the tool's type.
+    """
+    given = overrides[0]
+    rule: Dict[str, Any] = {"tensors": [re.escape(tensor)], "optional": True}
+    if given.get("quant_type") is not None:
+        set_type(rule, given["quant_type"])
+    if given.get("symmetric") is not None:
+        rule["activation_symmetric"] = rule["weight_symmetric"] = bool(given["symmetric"])
+    if given.get("reduce_range") is not None:
+        rule["reduce_range"] = bool(given["reduce_range"])
+    if given.get("axis") is not None or len(overrides) > 1:
+        rule["weight_granularity"] = "per_axis"
+    return [rule] if len(rule) > 2 else []
 
 
 def _codes(row: Mapping[str, Any]) -> Tuple[int, int]:

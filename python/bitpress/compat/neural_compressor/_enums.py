@@ -2,19 +2,11 @@
 
 import enum
 
+from bitpress.compat._enums import CalibrationMethod, QuantFormat
+
+__all__ = ["CalibrationMethod", "QuantFormat", "QuantType"]
+
 
 class QuantType(enum.Enum):
     QInt8 = 0
     QUInt8 = 1
-
-
-class QuantFormat(enum.Enum):
-    QOperator = 0
-    QDQ = 1
-
-
-class CalibrationMethod(enum.Enum):
-    MinMax = 0
-    Entropy = 1
-    Percentile = 2
-    Distribution = 3

@@ -4,7 +4,7 @@ from typing import Any, ClassVar, Dict, List, Optional, Tuple, Type
 
 from bitpress._errors import ArgumentTypeError, UnsupportedError
 from bitpress._files import Model
-from bitpress.compat import _fates
+from bitpress.compat import _fates, _nbits
 from bitpress.compat.neural_compressor import _checks, _words
 from bitpress.compat.neural_compressor._configs import AWQConfig, GPTQConfig, RTNConfig
 from bitpress.compat.neural_compressor._enums import QuantFormat
@@ -19,13 +19,9 @@ class WeightOnlyQuantConfig:
     defaults: ClassVar[Dict[str, Any]] = {"algorithm": "", "quant_format": QuantFormat.QOperator}
 
     def __init__(self, *values: Any, **options: Any) -> None:
-        where, names = type(self).__name__, list(self.defaults)
-        twice = set(names[:len(values)]) & set(options)
-        if twice or len(values) > len(names):
-            raise ArgumentTypeError(f"{where}: {min(twice)} is given twice, by position and by name" if twice
-                                    else f"{where} takes {len(names)} arguments at most, not {len(values)}")
-        given = {**dict(zip(names, values)), **options}
-        _fates.check(given, {name: _words.NBITS_ALGORITHMS[name] for name in names}, where)
+        where = type(self).__name__
+        given = _nbits.arguments(where, self.defaults, values, options)
+        _fates.check(given, {name: _words.NBITS_ALGORITHMS[name] for name in self.defaults}, where)
         _checks.check(given, _checks.WEIGHTS, where)
         self.given = given
         for name, value in {**self.defaults, **given}.items():

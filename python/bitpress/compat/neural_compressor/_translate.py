@@ -8,7 +8,7 @@ from bitpress._errors import ArgumentTypeError, UnsupportedError
 from bitpress._files import Model
 from bitpress._native import saturates_products
 from bitpress._runtime import use_onnxruntime
-from bitpress.compat import _fates
+from bitpress.compat import _fates, _nbits
 from bitpress.compat.neural_compressor import _providers, _words
 from bitpress.compat.neural_compressor._configs import DynamicQuantConfig, SmoothQuantConfig, StaticQuantConfig
 from bitpress.compat.neural_compressor._types import BaseConfig, OperatorConfig
@@ -249,12 +249,7 @@ def _has_operator(config: BaseConfig, level: int) -> bool:
     size, bits = config.option("weight_group_size"), config.option("weight_bits")
     if config.option("weight_dtype") == "fp32":
         return True
-    # Products of floats exist for 4 bits only; other weights are decoded when the model is loaded, which is exact too.
-    why = (f"weight_bits={bits} without accuracy_level=4: it has no fast products of floats for them" if level != 4 and bits != 4 else
-           f"weight_group_size={size}: its blocks have 16, 32, 64, 128 or 256 elements" if size not in (16, 32, 64, 128, 256) else "")
-    if why:
-        _fates.say(f"quant_format=QOperator: weights have no MatMulNBits ({why}) and are decoded when the model is loaded")
-    return not why
+    return _nbits.has_operator(bits, size, level, "weight_bits", "weight_group_size")
 
 
 def _weight_only(config: BaseConfig, model: Model) -> Request:

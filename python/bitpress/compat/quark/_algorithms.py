@@ -61,7 +61,7 @@ class Request:
     arguments: Dict[str, Any] = field(default_factory=dict)
     target: Optional[Target] = None
     measurement: Optional[Measurement] = None
-    outputs_kept_float: Mapping[str, Sequence[str]] = field(default_factory=dict)  # "op_types" and "names" of their producers
+    outputs_kept_float: Mapping[str, Sequence[str]] = field(default_factory=dict)  # by the script's word: types or names of producers
     only_op_types: Sequence[str] = ()
     numbers: Dict[str, Sequence[Mapping[str, Any]]] = field(default_factory=dict)  # of single tensors, for the plan
     words: Dict[str, str] = field(default_factory=dict)  # of the script, by the names of nodes and tensors that they were given

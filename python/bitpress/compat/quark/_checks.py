@@ -24,7 +24,6 @@ _NODES = v.Kind("a list of names, regular expressions that begin with ^, and sub
                 lambda value: v.LIST.is_type(value) and all(map(_is_node, value)))
 _ALGORITHM = v.Kind("an algorithm, such as CLEConfig()", lambda value: isinstance(value, AlgoConfig), takes_none=False)
 _OPTIONS = v.Kind("a dict", v.MAPPING.is_type)
-_OVERRIDES = v.Kind("a list of dicts", lambda value: v.LIST.is_type(value) and bool(value) and all(map(v.MAPPING.is_type, value)), takes_none=False)
 
 
 def check_options(options: Any) -> None:
@@ -33,7 +32,7 @@ def check_options(options: Any) -> None:
     _fates.check(options.get("MXAttributes") or {}, _words.MX_ATTRIBUTES, "MXAttributes")
     _fates.check(options.get("BFPAttributes") or {}, _words.BFP_ATTRIBUTES, "BFPAttributes")
     for tensor, overrides in (options.get("TensorQuantOverrides") or {}).items():
-        _OVERRIDES.check(overrides, f"TensorQuantOverrides['{tensor}']")
+        v.DICTS.check(overrides, f"TensorQuantOverrides['{tensor}']")
     type_of: Dict[str, str] = {}
     for quant_type, tensors in (options.get("MixedPrecisionTensor") or {}).items():
         _words.TYPES.check(quant_type, "MixedPrecisionTensor: a type")

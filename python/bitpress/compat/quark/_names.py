@@ -1,9 +1,9 @@
 """Names of Quark's modules that are its insides: they can be imported, and using them is an error that says what to do instead."""
 
-from typing import Any, Callable, NoReturn
+from typing import Any, Callable
 
-from bitpress._errors import UnsupportedError
-from bitpress.compat._fates import Word, refused, table
+from bitpress.compat import _stand_ins
+from bitpress.compat._fates import refused, table
 
 _CALIBRATION = "ranges are measured by the library"
 _STEPS = "it is a step inside ModelQuantizer"
@@ -36,28 +36,9 @@ NAMES = table([
 ])
 
 
-def _refuse(word: Word) -> NoReturn:
-    raise UnsupportedError(f"{word.name} is refused: {word.text}. Instead: {word.nearest}")
-
-
-def _stand_in(word: Word) -> type:
-    def new(kind: type, *arguments: Any, **options: Any) -> NoReturn:
-        _refuse(word)
-
-    def subclassed(kind: type, **options: Any) -> NoReturn:
-        _refuse(word)
-
-    return type(word.name, (), {"__new__": new, "__init_subclass__": subclassed, "__doc__": f"Refused: {word.text}. Instead: {word.nearest}"})
-
-
-STAND_INS = {name: _stand_in(word) for name, word in NAMES.items()}
+STAND_INS = _stand_ins.stand_ins(NAMES)
 
 
 def refusing(module: str, *names: str) -> Callable[[str], Any]:
     """A module's __getattr__ for the names of NAMES that Quark's module has."""
-    def find(name: str) -> Any:
-        if name in names:
-            return STAND_INS[name]
-        raise AttributeError(f"module '{module}' has no attribute '{name}'")
-
-    return find
+    return _stand_ins.refusing(STAND_INS, module, *names)

@@ -2,7 +2,6 @@
 
 import contextlib
 import os
-import re
 from pathlib import Path
 from typing import Any, Collection, Dict, Iterator, Mapping, Optional, Sequence, Union
 
@@ -13,6 +12,7 @@ from bitpress._errors import ArgumentTypeError, Error, InvalidArgumentError, Uns
 from bitpress._files import Model, PathLike
 from bitpress._samples import SharedSamples
 from bitpress.compat import _fates, _numbers
+from bitpress.compat._graphs import graph_of, kept_float
 from bitpress.compat._samples import learning_from_all
 from bitpress.compat._values import PATH, TEXT, Kind
 from bitpress.compat.quark._algorithm_types import AlgoConfig
@@ -135,33 +135,10 @@ def _search(request: Request, target: Target, config: bitpress.Config, model: Mo
     return found.plan
 
 
-def _graph(model: Model) -> Any:
-    """The graph of a model, without the data that lie in other files."""
-    import onnx  # takes a while
-
-    if isinstance(model, (str, os.PathLike)):
-        return onnx.load(os.fspath(model), load_external_data=False).graph
-    return onnx.load_from_string(model.SerializeToString() if hasattr(model, "SerializeToString") else bytes(model)).graph
-
-
 def _input_types(model: Model) -> Mapping[str, Any]:
     from onnx.helper import tensor_dtype_to_np_dtype
 
-    return {value.name: tensor_dtype_to_np_dtype(value.type.tensor_type.elem_type) for value in _graph(model).input}
-
-
-def _outputs_kept_float(request: Request, model: Model) -> Sequence[Rule]:
-    """Rules that leave float what the producers that OpTypesToExcludeOutputQuantization and similar words name give."""
-    op_types, names = (set(request.outputs_kept_float.get(word, ())) for word in ("op_types", "names"))
-    if not op_types and not names:
-        return []
-    graph = _graph(model)
-    for word, given, there in (("OpTypesToExcludeOutputQuantization", op_types, {node.op_type for node in graph.node}),
-                               ("NodesToExcludeOutputQuantization", names, {node.name for node in graph.node})):
-        for name in sorted(given - there):
-            _fates.say(f"extra_options: {word}: the model has no '{name}'")
-    outputs = [re.escape(value) for node in graph.node if node.op_type in op_types or node.name in names for value in node.output if value]
-    return [{"tensors": outputs, "exclude": True, "optional": True}] if outputs else []
+    return {value.name: tensor_dtype_to_np_dtype(value.type.tensor_type.elem_type) for value in graph_of(model).input}
 
 
 def _measure(request: Request, wanted: Measurement, config: bitpress.Config, model: Model, data: Any) -> Sequence[Rule]:
@@ -247,7 +224,7 @@ class ModelQuantizer:
     def _quantize(self, request: Request, model_input: Model, model_output: Optional[PathLike], data: Any) -> Any:
         request = fitting(request, model_input)
         arguments = dict(request.arguments)
-        kept = _outputs_kept_float(request, model_input)
+        kept = kept_float(model_input, request.outputs_kept_float)
         config: Any = _config(request, kept)
         if request.measurement is not None:
             config = _config(request, [*kept, *_measure(request, request.measurement, config, model_input, data)])

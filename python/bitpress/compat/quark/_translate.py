@@ -106,8 +106,7 @@ def _add_options(request: Request, options: Mapping[str, Any]) -> None:
     _add_ends(request, options.get("InputNodes") or (), options.get("OutputNodes") or ())
     for word in ("OpTypesToQuantize", "NodesToQuantize", "InputNodes", "OutputNodes", "TensorQuantOverrides"):
         request.named(f"extra_options: {word}", options.get(word) or ())
-    request.outputs_kept_float = {"op_types": options.get("OpTypesToExcludeOutputQuantization") or (),
-                                  "names": options.get("NodesToExcludeOutputQuantization") or ()}
+    request.outputs_kept_float = {word: options.get(word) or () for word in ("OpTypesToExcludeOutputQuantization", "NodesToExcludeOutputQuantization")}
     if options.get("UseRandomData"):
         request.random_shapes = options.get("RandomDataReaderInputShape") or {}
         if isinstance(request.random_shapes, Mapping):
@@ -125,19 +124,12 @@ def _add_override(request: Request, tensor: str, overrides: Sequence[Mapping[str
         _fates.check(given, _words.OVERRIDES, where)
     if _numbers.check(overrides, where):
         request.numbers[tensor] = overrides
-    given = overrides[0]
-    rule: Rule = {"tensors": [re.escape(tensor)], "optional": True}
-    if given.get("quant_type") is not None:
+
+    def set_type(rule: Rule, quant_type: Any) -> None:
         for side in ("activations", "weights"):
-            set_format(rule, side, given["quant_type"], options)
-    if given.get("symmetric") is not None:
-        rule["activation_symmetric"] = rule["weight_symmetric"] = bool(given["symmetric"])
-    if given.get("reduce_range") is not None:
-        rule["reduce_range"] = bool(given["reduce_range"])
-    if given.get("axis") is not None or len(overrides) > 1:
-        rule["weight_granularity"] = "per_axis"
-    if len(rule) > 2:
-        request.rules.append(rule)
+            set_format(rule, side, quant_type, options)
+
+    request.rules += _numbers.rules_of(tensor, overrides, set_type)
 
 
 def _add_biases(settings: Dict[str, Any], options: Mapping[str, Any], is_npu: bool) -> None:

@@ -8,6 +8,9 @@ from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 from bitpress._errors import ArgumentTypeError, InvalidArgumentError
 from bitpress.compat import _fates
+from bitpress.compat._enums import CalibrationMethod as CalibrationMethod
+from bitpress.compat._enums import QuantFormat as QuantFormat
+from bitpress.compat._enums import QuantizationMode as QuantizationMode
 from bitpress.compat.quark._algorithm_types import AlgoConfig
 
 _Class = TypeVar("_Class", bound=type)
@@ -68,28 +71,9 @@ class VitisQuantFormat(enum.Enum):
     MXFixNeuron = 5
 
 
-class QuantizationMode(enum.Enum):
-    """ONNX Runtime's; nothing asks for it."""
-
-    IntegerOps = 0
-    QLinearOps = 1
-
-
-class QuantFormat(enum.Enum):
-    QOperator = 0
-    QDQ = 1
-
-
 class ExtendedQuantFormat(enum.Enum):
     QOperator = 0
     QDQ = 1
-
-
-class CalibrationMethod(enum.Enum):
-    MinMax = 0
-    Entropy = 1
-    Percentile = 2
-    Distribution = 3
 
 
 class PowerOfTwoMethod(enum.Enum):

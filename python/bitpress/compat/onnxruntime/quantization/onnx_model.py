@@ -1,0 +1,5 @@
+"""`onnxruntime.quantization.onnx_model`."""
+
+from bitpress.compat.onnxruntime._nbits import ONNXModel
+
+__all__ = ["ONNXModel"]

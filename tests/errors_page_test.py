@@ -1,0 +1,49 @@
+"""docs/errors.md and the sources have the same messages: each of the page is in a source, and each of some files is on the page."""
+
+import re
+
+import pytest
+from locations import ROOT
+
+PAGE = (ROOT / "docs" / "errors.md").read_text(encoding="utf-8")
+ROWS = re.findall(r"^\| `(.*?)` \| (.*?) \| (.*?) \|$", PAGE, re.MULTILINE)
+LITERALS = re.compile(r'(?:"(?:[^"\\]|\\.)*"\s*)+')
+# Every message of these files, which people meet first, has an entry.
+WHOLE = ["data/folder.cc", "data/labels.cc", "data/image_spec.cc", "data/decode_photo.cc", "data/decode_others.cc", "tasks/hub.cc"]
+# They pass on what another part says, and have no words of their own.
+WORDLESS = {"{}", "{}: {}", "cannot read '{}': {}", "{}; the last: {}"}
+
+
+def text_of(literals):
+    """The text of adjacent string literals."""
+    return "".join(re.findall(r'"((?:[^"\\]|\\.)*)"', literals)).replace('\\"', '"')
+
+
+def texts(path):
+    return [text_of(found[0]) for found in LITERALS.finditer(path.read_text(encoding="utf-8"))]
+
+
+def matches(entry, message):
+    """Whether a message of the page stands for a text of a source, whose {} are any words."""
+    words = r".*?".join(re.escape(part) for part in entry.split("…"))
+    return re.fullmatch(words, message, re.DOTALL) is not None
+
+
+def test_every_message_of_the_page_is_in_a_source():
+    sources = [text for room in ("src", "apps") for path in (ROOT / room).rglob("*.cc") if not path.name.endswith("_test.cc") for text in texts(path)]
+    assert len(ROWS) > 60 and len(sources) > 3000
+    assert not [entry for entry, _, _ in ROWS if not any(matches(entry, text) for text in sources)]
+
+
+def test_every_row_says_cause_and_what_to_do():
+    assert len(ROWS) == len(re.findall(r"^\| `", PAGE, re.MULTILINE))
+    assert all(cause.strip() and todo.strip() for _, cause, todo in ROWS)
+
+
+@pytest.mark.parametrize("name", WHOLE)
+def test_every_message_of_a_file_is_on_the_page(name):
+    source = (ROOT / "src" / name).read_text(encoding="utf-8")
+    messages = [text_of(found[1]) for found in re.finditer(rf"Fail\(\s*ErrorCode::k\w+,\s*({LITERALS.pattern})", source)]
+    assert messages
+    missing = [message for message in messages if message not in WORDLESS and not any(matches(entry, message) for entry, _, _ in ROWS)]
+    assert not missing
