@@ -86,7 +86,8 @@ std::string ListPresets() {
   std::string text = "Presets:";
   for (const plan::Preset& preset : plan::AllPresets()) text += fmt::format(" {}", preset.name);
   return text +
-         "\nNAME_ADAQUANT and NAME_ADAROUND are the same presets with fine-tuning (needs "
+         "\nNAME_ADAQUANT, NAME_ADAROUND and NAME_BLOCKS are the same presets with fine-tuning "
+         "(needs "
          "--data).\n";
 }
 

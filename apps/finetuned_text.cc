@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <optional>
+#include <string_view>
 
 namespace bitpress::apps {
 namespace {
@@ -44,18 +46,20 @@ std::string DescribeChoices(const finetune::FinetuneReport& report) {
   return text.empty() ? "" : text + "\n";
 }
 
-// Says how the network's outputs changed by the tuned layers.
-std::string DescribeNetwork(const finetune::FinetuneReport& report) {
-  if (!report.network) return "";
-  const finetune::NetworkValidation& network = *report.network;
+// Says how the network's outputs changed by what was learned: "every layer" or "every block".
+std::string DescribeNetwork(const std::optional<finetune::NetworkValidation>& validation,
+                            std::string_view whole) {
+  if (!validation) return "";
+  const finetune::NetworkValidation& network = *validation;
   if (network.num_lost_runs > 0) {
     return fmt::format(
         "  network:     what was learned gives NaN or infinity in {} runs where the float model "
-        "gives numbers, so every layer stays as rounded\n",
-        network.num_lost_runs);
+        "gives numbers, so {}\n",
+        network.num_lost_runs, whole);
   }
   if (network.num_runs == 0) {
-    return "  network:     its outputs cannot be compared; only the layers were validated\n";
+    return fmt::format("  network:     its outputs cannot be compared; {} was validated alone\n",
+                       whole);
   }
   std::string text = fmt::format(
       "  network:     SQNR of its outputs {:+.1f} dB, uncertain by {:.1f} dB, in {} runs for "
@@ -64,15 +68,45 @@ std::string DescribeNetwork(const finetune::FinetuneReport& report) {
       network.run_uncertainty_db);
   if (network.is_better) return text + "\n";
   return text + fmt::format(
-                    "; the output with the least gain {:+.1f} dB: not clearly better, so every "
-                    "layer stays as rounded\n",
-                    network.least_gain_db);
+                    "; the output with the least gain {:+.1f} dB: not clearly better, so {} stays "
+                    "as it was\n",
+                    network.least_gain_db, whole);
+}
+
+// Says what the blocks of pass blocks learned. Returns "" without the pass.
+std::string DescribeBlocks(const finetune::TunedBlocks& learned) {
+  if (learned.blocks.empty()) return "";
+  size_t num_tuned = 0;
+  double logs[4] = {0, 0, 0, 0};
+  for (const finetune::TunedBlockReport& block : learned.blocks) {
+    if (!block.is_tuned) continue;
+    ++num_tuned;
+    const double errors[4] = {block.training_before, block.training_after, block.validation_before,
+                              block.validation_after};
+    for (size_t i = 0; i < 4; ++i) logs[i] += std::log10(std::max(errors[i], 1e-12));
+  }
+  std::string text =
+      fmt::format("  fine-tuned:  {} of {} blocks", num_tuned, learned.blocks.size());
+  if (learned.num_samples > 0) text += fmt::format(" from {} samples", learned.num_samples);
+  if (num_tuned > 0) {
+    const auto decibels = [&](size_t i) { return -10 * logs[i] / static_cast<double>(num_tuned); };
+    text += fmt::format(", SQNR of their outputs on held-back samples {:.1f} -> {:.1f} dB",
+                        decibels(2), decibels(3));
+    if (learned.num_resumed == 0) {
+      text += fmt::format(", on those learned from {:.1f} -> {:.1f} dB", decibels(0), decibels(1));
+    }
+  }
+  if (learned.num_resumed > 0) {
+    text += fmt::format(" ({} were in the journal of a stopped run)", learned.num_resumed);
+  }
+  return text + "\n" + DescribeNetwork(learned.network, "every block stays as it was");
 }
 
 }  // namespace
 
 std::string DescribeFinetuning(const finetune::FinetuneReport& report) {
-  if (report.layers.empty() && report.left_out.empty()) return "";
+  const std::string blocks = DescribeBlocks(report.blocks);
+  if (report.layers.empty() && report.left_out.empty()) return blocks;
   size_t num_tuned = 0;
   double log_before = 0;
   double log_after = 0;
@@ -93,7 +127,8 @@ std::string DescribeFinetuning(const finetune::FinetuneReport& report) {
   if (report.num_resumed > 0) {
     text += fmt::format(" ({} were in the journal of a stopped run)", report.num_resumed);
   }
-  return text + "\n" + DescribeNetwork(report) + DescribeMissingValidation(report);
+  return text + "\n" + DescribeNetwork(report.network, "every layer stays as rounded") +
+         DescribeMissingValidation(report) + blocks;
 }
 
 std::string DescribeTunedLayers(const finetune::FinetuneReport& report) {
@@ -109,8 +144,14 @@ std::string DescribeTunedLayers(const finetune::FinetuneReport& report) {
     text += fmt::format("  and {} more layers with such a note: --report FILE lists them all\n",
                         num_notes - kMostNotes);
   }
-  for (const auto& [weight, reason] : report.left_out) {
-    text += fmt::format("  not tuned: '{}': {}\n", weight, reason);
+  for (const finetune::TunedBlockReport& block : report.blocks.blocks) {
+    if (block.note.empty()) continue;
+    text += fmt::format("  block '{}': {}\n", block.output, block.note);
+  }
+  for (const auto* const left_out : {&report.left_out, &report.blocks.left_out}) {
+    for (const auto& [weight, reason] : *left_out) {
+      text += fmt::format("  not tuned: '{}': {}\n", weight, reason);
+    }
   }
   return text;
 }

@@ -11,7 +11,7 @@ set(BITPRESS_NUMERICS -ffp-contract=off)
 
 # Release builds are optimized as each part needs it (CMake's own -O3 costs compile time everywhere): kernels and fine-tuning with
 # O3, the other rooms with O2, what waits for rooms (the command line, tests, benchmarks) with O1.
-set(BITPRESS_O3_ROOMS kernels finetune)
+set(BITPRESS_O3_ROOMS kernels gradients finetune)
 
 # bitpress_options(TARGET [LEVEL]): what all our targets share, and the optimization level (default: O2).
 function(bitpress_options target)

@@ -165,7 +165,7 @@ def _count(name: str, value: int, least: int = 0) -> int:
 
 
 def presets() -> List[str]:
-    """The names of all presets; each also as NAME_ADAQUANT and NAME_ADAROUND."""
+    """The names of all presets; each also as NAME_ADAQUANT, NAME_ADAROUND and NAME_BLOCKS."""
     return list(_native.list_presets())
 
 

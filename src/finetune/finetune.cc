@@ -227,7 +227,18 @@ Finetuned Finetune(graph::Model& model, plan::ResolvedPlan resolved, data::Sourc
     scaled = ScaleChannels(model, resolved.plan, source, gather, pool);
   }
   FinetuneReport report;
-  if (!learn.passes.empty()) report = Finetuner(model, resolved, source, learn, pool).Run();
+  const auto num_block_passes = std::ranges::count(learn.passes, plan::FinetunePass::kBlocks);
+  const bool has_others = std::ssize(learn.passes) > num_block_passes;
+  if (num_block_passes == 0) {
+    if (has_others) report = Finetuner(model, resolved, source, learn, pool).Run();
+  } else {
+    const Model float_model = model.Clone();
+    // Both write to one journal, and so under one key.
+    std::string key;
+    if (!learn.journal.empty()) key = JournalKey(model, resolved, learn, source.Fingerprint());
+    if (has_others) report = Finetuner(model, resolved, source, learn, pool).Run();
+    report.blocks = TuneBlocks(model, float_model, resolved, source, learn, key, pool);
+  }
   report.scaled = std::move(scaled);
   return {std::move(resolved), std::move(report)};
 }

@@ -19,6 +19,7 @@
 #include "finetune/gather.h"
 #include "finetune/journal.h"
 #include "finetune/layer_tuner.h"
+#include "finetune/tune_blocks.h"
 #include "finetune/validate_network.h"
 #include "graph/model.h"
 #include "plan/finetune_passes.h"
@@ -35,6 +36,7 @@ struct FinetuneOptions {
   std::vector<std::string> op_types = {};  // only layers of these; empty: all
   bool adds_biases = true;  // pass bias_correction: to layers without one, where they are better
   LayerTunerOptions tuner;
+  size_t num_steps = 100;  // of learning for each block, pass blocks
   // The journal file that keeps the learned results; empty: none. The journal of a run that was
   // stopped is read first. It stays until whoever has written the result removes it.
   std::filesystem::path journal = {};
@@ -52,6 +54,9 @@ struct FinetuneReport {
   // The gain of the network's outputs from all layers together. Null if no layer was tuned, or if
   // no samples are for validation.
   std::optional<NetworkValidation> network;
+  // By pass blocks, in graph order; empty without it. `network` is of what the passes before it
+  // learned.
+  TunedBlocks blocks;
 
   // Returns the number of layers whose errors are of these samples.
   size_t NumValidatedOn(ValidatedOn samples) const;
@@ -73,7 +78,12 @@ constexpr auto FieldsOf(const FinetuneReport*) {
                       return is_validated ? report.network : std::nullopt;
                     },
                     "The network's outputs with all layers together. None if no layer was tuned, "
-                    "or if no samples could validate."});
+                    "or if no samples could validate."},
+      ComputedField{"blocks", [](const Report& report) { return report.blocks.blocks; },
+                    "What pass blocks learned, in graph order. Empty without it."},
+      ComputedField{"network_of_blocks", [](const Report& report) { return report.blocks.network; },
+                    "The network's outputs with all blocks together, against those before. None if "
+                    "no block was tuned, or if no samples could validate."});
 }
 
 struct Finetuned {

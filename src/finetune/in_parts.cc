@@ -27,6 +27,11 @@ void CheckCanBeDivided(const FinetuneOptions& options) {
          "awq changes the model before layers are observed, so that its work cannot be divided: "
          "leave awq out, or quantize in one process");
   }
+  if (std::ranges::count(options.passes, plan::FinetunePass::kBlocks) > 0) {
+    Fail(ErrorCode::kUnsupported,
+         "blocks learn one after another in a network whose earlier blocks have learned, so that "
+         "the work cannot be divided: leave blocks out, or quantize in one process");
+  }
   if (options.num_groups > 1) {
     Fail(ErrorCode::kUnsupported,
          "finetune_groups={} lets layers learn in a network whose earlier layers have learned, so "

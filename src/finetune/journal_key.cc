@@ -66,6 +66,7 @@ void AddOptions(ContentHash& hash, const FinetuneOptions& options) {
   hash.AddNumber(options.op_types.size());
   for (const std::string& op_type : options.op_types) hash.Add(op_type);
   hash.AddNumber(options.adds_biases ? 1 : 0);
+  hash.AddNumber(options.num_steps);
   AddGatherOptions(hash, options.gather);
   hash.AddNumber(std::bit_cast<uint64_t>(options.tuner.ridge));
   hash.AddNumber(static_cast<uint64_t>(options.tuner.num_rounds));

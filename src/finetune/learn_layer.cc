@@ -275,8 +275,9 @@ class Learner {
     for (const FinetunePass pass : task_.passes) {
       if (offers.size() >= most_offers) return offers;
       switch (pass) {
-        case FinetunePass::kAwq:
-          continue;  // ScaleChannels has done it to the model
+        case FinetunePass::kAwq:     // ScaleChannels has done it to the model
+        case FinetunePass::kBlocks:  // it learns when all layers have
+          continue;
         case FinetunePass::kClipSearch:
           tuner.SearchScales();
           is_rounded = true;

@@ -77,6 +77,11 @@ class WeightGrid {
   // that the row's kind of scale allows. REQUIRES: one factor for each scale.
   void MultiplyScales(std::span<const double> factors);
 
+  // Returns whether the writer chooses scales of blocks that are no powers of two: they stay as
+  // they are only if the largest value of each block does.
+  bool has_scales_of_largest() const {
+    return row_.Spec().is_blocked() && !row_.Spec().has_exponent_scales();
+  }
   // Returns whether pair sums must fit.
   bool has_pairs() const { return !pairs_.empty(); }
   bool is_integer() const { return row_.integer.has_value(); }

@@ -9,14 +9,15 @@
 namespace bitpress::plan {
 namespace {
 
-constexpr std::array<std::pair<std::string_view, FinetunePass>, 7> kPasses{
+constexpr std::array<std::pair<std::string_view, FinetunePass>, 8> kPasses{
     {{"awq", FinetunePass::kAwq},
      {"clip_search", FinetunePass::kClipSearch},
      {"least_squares", FinetunePass::kLeastSquares},
      {"gptq", FinetunePass::kGptq},
      {"adaround", FinetunePass::kAdaRound},
      {"adaquant", FinetunePass::kAdaQuant},
-     {"bias_correction", FinetunePass::kBiasCorrection}}};
+     {"bias_correction", FinetunePass::kBiasCorrection},
+     {"blocks", FinetunePass::kBlocks}}};
 
 }  // namespace
 
@@ -32,7 +33,15 @@ std::vector<FinetunePass> ParseFinetunePasses(std::string_view text) {
          "awq scales the model's channels before anything is learned: put it first, not as in '{}'",
          trimmed);
   }
-  if (passes.size() > 1 || passes[0] == FinetunePass::kBiasCorrection) return passes;
+  if (std::find(passes.begin(), passes.end() - 1, FinetunePass::kBlocks) != passes.end() - 1) {
+    Fail(ErrorCode::kInvalidArgument,
+         "blocks goes on from the weights that the other passes learned: put it last, not as in "
+         "'{}'",
+         trimmed);
+  }
+  const bool is_whole_recipe =
+      passes[0] == FinetunePass::kBiasCorrection || passes[0] == FinetunePass::kBlocks;
+  if (passes.size() > 1 || is_whole_recipe) return passes;
   if (passes[0] == FinetunePass::kAdaQuant) {
     passes = {FinetunePass::kLeastSquares, FinetunePass::kGptq, FinetunePass::kAdaQuant};
   }

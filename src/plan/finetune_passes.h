@@ -16,6 +16,9 @@ enum class FinetunePass {
   kAdaRound,      // learned rounding up or down
   kAdaQuant,      // learned codes and scales
   kBiasCorrection,  // biases with which the mean output is that of the float model
+  // Roundings and biases of whole blocks, learned by gradients in the network that is quantized up
+  // to them; always the last.
+  kBlocks,
 };
 
 // Reads a list of passes. "none" and the empty text are no passes. One word is a recipe:
@@ -25,8 +28,9 @@ enum class FinetunePass {
 //   gptq           gptq+bias_correction
 //   adaround       adaround+bias_correction
 //   adaquant       least_squares+gptq+adaquant+bias_correction
+//   blocks         blocks
 // Passes joined by '+' are taken as they are. Throws Error(kInvalidArgument) with the nearest word
-// if a word is unknown, and if awq is not the first.
+// if a word is unknown, if awq is not the first, and if blocks is not the last.
 std::vector<FinetunePass> ParseFinetunePasses(std::string_view text);
 // Returns the passes joined by '+', or "none".
 std::string FinetunePassNames(const std::vector<FinetunePass>& passes);

@@ -65,6 +65,9 @@ TEST(FinetunePasses, AwqComesFirst) {
   EXPECT_EQ(FinetunePassNames(ParseFinetunePasses("awq")), "awq+clip_search+bias_correction");
   EXPECT_EQ(FinetunePassNames(ParseFinetunePasses("AWQ + gptq")), "awq+gptq");
   EXPECT_THROW(ParseFinetunePasses("gptq+awq"), Error);
+  EXPECT_EQ(FinetunePassNames(ParseFinetunePasses("blocks")), "blocks");
+  EXPECT_EQ(FinetunePassNames(ParseFinetunePasses("gptq+blocks")), "gptq+blocks");
+  EXPECT_THROW(ParseFinetunePasses("blocks+gptq"), Error);
 }
 
 }  // namespace

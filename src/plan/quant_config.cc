@@ -1,5 +1,6 @@
 #include "plan/quant_config.h"
 
+#include <cctype>
 #include <utility>
 
 #include "base/text.h"
@@ -107,7 +108,7 @@ constexpr Preset kPresets[] = {
 // finetune=adaquant. BF16 and FP16 have no scale and round to nearest whatever is learned, so that
 // only the weights themselves can be learned.
 std::optional<QuantConfig> TunedConfig(std::string_view name) {
-  for (const std::string_view recipe : {"adaquant", "adaround"}) {
+  for (const std::string_view recipe : {"adaquant", "adaround", "blocks"}) {
     const std::string lower = ToLower(name);
     const size_t length = recipe.size() + 1;
     if (lower.size() <= length || !lower.ends_with(recipe)) continue;
@@ -126,7 +127,9 @@ std::optional<QuantConfig> TunedConfig(std::string_view name) {
            name, config.weights, config.name);
     }
     config.finetune = ParseFinetunePasses(recipe);
-    config.name += recipe == "adaquant" ? "_ADAQUANT" : "_ADAROUND";
+    for (const char letter : "_" + std::string(recipe)) {
+      config.name += static_cast<char>(std::toupper(static_cast<unsigned char>(letter)));
+    }
     return config;
   }
   return std::nullopt;

@@ -120,6 +120,8 @@ TEST(ResolveRewrites, Fp16IsANetwork) {
   EXPECT_THAT(MessageOf([&] { ResolveRewrites(config); }), HasSubstr("network=float16"));
   EXPECT_FALSE(ResolveRewrites(ConfigByName("FP16_SIMULATED")).half);
   EXPECT_EQ(ConfigByName("FP16_ADAQUANT").name, "FP16_ADAQUANT");
+  EXPECT_EQ(ConfigByName("mx6_blocks").name, "MX6_BLOCKS");
+  EXPECT_EQ(FinetunePassNames(ConfigByName("mx6_blocks").finetune), "blocks");
 }
 
 TEST(ResolveEmbeddings, FollowsTheWeights) {

@@ -129,6 +129,21 @@ class Reporter {
           WordOf<finetune::ValidatedOn>(finetune::kValidatedOnWords, learned.validated_on);
       layer->taken_from = fmt::format("{} ({})", learned.taken_from, learned.choice);
     }
+    for (const finetune::TunedBlockReport& block : options_.quantized->finetune.blocks.blocks) {
+      if (!block.is_tuned) continue;
+      for (report::LayerReport& layer : result_.layers) {
+        const bool is_inside =
+            std::ranges::any_of(layer.weights, [&](const report::WeightReport& weight) {
+              return std::ranges::count(block.weights, weight.tensor) > 0;
+            });
+        if (!is_inside) continue;
+        layer.learned = {block.validation_before, block.validation_after};
+        layer.validated_on = WordOf<finetune::ValidatedOn>(finetune::kValidatedOnWords,
+                                                           finetune::ValidatedOn::kHeldBack);
+        layer.taken_from = fmt::format("blocks (errors of the block of '{}', step {})",
+                                       block.output, block.best_step);
+      }
+    }
   }
 
   bool HasAwq() const {

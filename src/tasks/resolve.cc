@@ -214,6 +214,7 @@ finetune::FinetuneOptions FinetuneOptionsFor(const plan::QuantConfig& config,
   finetune.num_groups = static_cast<size_t>(settings.num_groups);
   finetune.op_types = settings.op_types;
   finetune.adds_biases = settings.adds_biases;
+  finetune.num_steps = static_cast<size_t>(settings.num_steps);
   finetune.gather.num_threads = options.num_threads;
   finetune.gather.progress = options.progress;
   return finetune;

@@ -1,0 +1,71 @@
+// Learns the roundings and biases of one block by gradients: the block's outputs come as close as
+// they can, in the mean of squares, to those of the float network, for the inputs that the
+// quantized network gives. tune_blocks.h calls it for each block in turn.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "base/thread_pool.h"
+#include "finetune/layer.h"
+#include "finetune/weight_grid.h"
+#include "gradients/block.h"
+#include "graph/model.h"
+
+namespace bitpress::finetune {
+
+// A weight of a block.
+struct BlockWeight {
+  std::string name;
+  std::vector<float> wanted;  // the weight before it is rounded
+  WeightGrid grid;            // with its scales, which stay
+  bool learns = true;         // false: it only is rounded
+};
+
+// The inputs and outputs of a block in one run of a sample.
+struct BlockSample {
+  std::vector<gradients::Array<float>> inputs;   // of the quantized network
+  std::vector<gradients::Array<float>> outputs;  // of the float network
+};
+
+// The samples of a block, which lie in files.
+struct BlockSamples {
+  std::function<BlockSample(size_t run)> read;
+  std::vector<size_t> training, validation;  // runs; validation may be that of training
+};
+
+struct LearnBlockOptions {
+  size_t num_steps = 100;
+  size_t batch_size = 16;
+  uint64_t seed = 0;
+  std::function<void(size_t step, double loss)> progress = {};
+};
+
+// Mean squares of the errors of outputs, as shares of the outputs' variance.
+struct BlockErrors {
+  double training = 0, validation = 0;
+};
+
+// What a block learned.
+struct LearnedBlock {
+  BlockErrors before, after;  // with weights rounded to nearest, and with what was learned
+  bool is_better = false;     // on the validation samples; false: the rest is empty
+  std::map<std::string, QuantizedWeight> weights;
+  std::map<std::string, std::vector<float>> biases;
+  size_t best_step = 0;  // after which the errors were least
+};
+
+// Learns. `block` has the values of all constants, but for the weights. Its learned constants are
+// the weights that learn, and the biases. Steps are those of Adam on W + V * step with |V| <= 1/2,
+// where step is the distance of the values around W, and on biases. The state with the smallest
+// validation error is kept. Afterwards the block has the weights that the network gets. Results are
+// the same for any number of threads. Throws Error as Block::Forward.
+LearnedBlock LearnBlock(gradients::Block<float>& block, std::vector<BlockWeight>& weights,
+                        const std::vector<std::string>& biases, const BlockSamples& samples,
+                        const LearnBlockOptions& options, ThreadPool& pool);
+
+}  // namespace bitpress::finetune

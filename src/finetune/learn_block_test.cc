@@ -1,0 +1,163 @@
+#include "finetune/learn_block.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "base/test_support.h"
+#include "finetune/block_crops.h"
+#include "finetune/test_layers.h"
+#include "graph/test_models.h"
+
+namespace bitpress::finetune {
+namespace {
+
+// A block of two layers with weights in a format, and samples whose targets its float form gives.
+class TwoLayers {
+ public:
+  TwoLayers(const std::string& nodes, std::vector<int64_t> weight_dims,
+            std::vector<int64_t> input_dims, const std::string& format, size_t num_runs)
+      : row_(RowOf(format)) {
+    const auto dims = [](const std::vector<int64_t>& of) {
+      return fmt::format("{}", fmt::join(of, ","));
+    };
+    model_.emplace(graph::FromTextWithConstants(
+        "<ir_version: 10, opset_import: [\"\" : 21]> g (float[" + dims(input_dims) +
+        "] x) => (float[N] y) <float[" + dims(weight_dims) + "] a, float[" + dims(weight_dims) +
+        "] b, float[" + std::to_string(weight_dims[0]) + "] c> { " + nodes + " }"));
+    const std::vector<std::string> learned{"a", "b", "c"};
+    block_.emplace(*model_, gradients::BlockNodes{model_->Nodes(), {"y"}}, learned,
+                   std::span<const gradients::QuantizedValue>(), pool_);
+    uint32_t seed = 1;
+    for (const std::string& name : learned) {
+      std::vector<float>& values = block_->Constant(name).values;
+      values = RandomNormal(values.size(), seed++);
+      for (float& value : values) value *= 0.3F;
+    }
+    for (const char* const name : {"a", "b"}) {
+      WeightGrid grid(row_, plan::OperatorSet::kBitpress, weight_dims, "node");
+      grid.FitScales(block_->Constant(name).values, pool_);
+      weights_.push_back({name, block_->Constant(name).values, std::move(grid), true});
+    }
+    for (size_t run = 0; run < num_runs; ++run) {
+      gradients::Array<float> x;
+      x.Reshape(input_dims);
+      x.values = RandomNormal(x.size(), static_cast<uint32_t>(100 + run));
+      block_->Input(0) = x;
+      block_->Forward();
+      runs_.push_back({{x}, {block_->Output(0)}});
+    }
+    samples_.read = [this](size_t run) { return runs_[run]; };
+    for (size_t run = 0; run < num_runs; ++run) {
+      (run % 4 == 3 ? samples_.validation : samples_.training).push_back(run);
+    }
+  }
+
+  LearnedBlock Learn(size_t steps = 60) {
+    return LearnBlock(*block_, weights_, {"c"}, samples_, {.num_steps = steps, .batch_size = 8},
+                      pool_);
+  }
+  gradients::Block<float>& block() { return *block_; }
+  BlockSamples& samples() { return samples_; }
+  std::vector<BlockSample>& runs() { return runs_; }
+  const std::vector<BlockWeight>& weights() const { return weights_; }
+
+ private:
+  plan::TensorPlan row_;
+  ThreadPool pool_{2};
+  std::optional<graph::Model> model_;
+  std::optional<gradients::Block<float>> block_;
+  std::vector<BlockWeight> weights_;
+  std::vector<BlockSample> runs_;
+  BlockSamples samples_;
+};
+
+constexpr const char* kMlp = "p = MatMul(x, a) q = Add(p, c) r = Relu(q) y = MatMul(r, b)";
+
+TEST(LearnBlock, RoundsSoThatOutputsComeCloserOnOtherSamples) {
+  for (const char* const format : {"mxfp4_e2m1", "mx6", "int4", "scaled nvfp4"}) {
+    SCOPED_TRACE(format);
+    TwoLayers layers(kMlp, {32, 32}, {6, 32}, format, 64);
+    const LearnedBlock learned = layers.Learn();
+    ASSERT_TRUE(learned.is_better);
+    EXPECT_LT(learned.after.validation, 0.8 * learned.before.validation);
+    EXPECT_LT(learned.after.training, learned.before.training);
+    EXPECT_GT(learned.best_step, 0);
+    // Each weight is one of the two values around the float weight, and the network stores it.
+    for (const BlockWeight& weight : layers.weights()) {
+      const std::vector<float>& values = learned.weights.at(weight.name).values;
+      EXPECT_EQ(values, layers.block().Constant(weight.name).values);
+      for (size_t i = 0; i < values.size(); ++i) {
+        const double step = weight.grid.StepAt(i, double{weight.wanted[i]});
+        EXPECT_LE(std::abs(values[i] - weight.wanted[i]), 1.01 * step);
+      }
+    }
+  }
+}
+
+TEST(LearnBlock, LeavesABlockAsRoundedThatDoesNotComeCloser) {
+  TwoLayers layers(kMlp, {32, 32}, {6, 32}, "mx6", 16);
+  const std::vector<float> bias = layers.block().Constant("c").values;
+  // Samples for validation whose outputs are those of rounded weights: nothing is closer.
+  LearnedBlock first = layers.Learn(1);
+  for (const size_t run : layers.samples().validation) {
+    layers.block().Constant("c").values = bias;
+    for (const BlockWeight& weight : layers.weights()) {
+      std::vector<float>& values = layers.block().Constant(weight.name).values;
+      for (size_t i = 0; i < values.size(); ++i) {
+        values[i] = weight.grid.Round(i, double{weight.wanted[i]});
+      }
+    }
+    layers.block().Input(0) = layers.runs()[run].inputs[0];
+    layers.block().Forward();
+    layers.runs()[run].outputs[0] = layers.block().Output(0);
+  }
+  const LearnedBlock learned = layers.Learn();
+  EXPECT_FALSE(learned.is_better);
+  EXPECT_TRUE(learned.weights.empty());
+  EXPECT_EQ(learned.after.validation, learned.before.validation);
+  EXPECT_EQ(layers.block().Constant("c").values, bias);
+}
+
+constexpr const char* kConvolutions =
+    "p = Conv<pads=[1,1,1,1]>(x, a, c) q = Relu(p) y = Conv<pads=[1,1,1,1], strides=[2,2]>(q, b)";
+
+TEST(BlockBatches, CropPicturesWhereThatGivesTheSameNumbers) {
+  TwoLayers layers(kConvolutions, {4, 4, 3, 3}, {1, 4, 64, 64}, "mx6", 4);
+  const BlockBatches batches(layers.block(), layers.samples());
+  EXPECT_TRUE(batches.is_stacked());
+  EXPECT_EQ(batches.crop().size, 28);
+  EXPECT_EQ(batches.crop().stride, 2);
+  EXPECT_EQ(batches.crop().margin, 1);
+  std::mt19937_64 random(3);
+  const std::vector<size_t> runs{0, 1, 2};
+  const std::vector<BlockBatch> read = batches.Read(runs, random);
+  ASSERT_EQ(read.size(), 1);
+  EXPECT_THAT(read[0].inputs[0].dims, testing::ElementsAre(3, 4, 28, 28));
+  ASSERT_EQ(read[0].counts.size(), 3 * 14 * 14);
+  // Where a number counts, it is that of the whole picture.
+  RunBlock(layers.block(), read[0]);
+  const gradients::Array<float>& found = layers.block().Output(0);
+  for (size_t i = 0; i < found.size(); ++i) {
+    const size_t sample = i / (4 * 14 * 14);
+    if (read[0].counts[sample * 14 * 14 + i % (14 * 14)] == 0) continue;
+    EXPECT_NEAR(found.values[i], read[0].outputs[0].values[i], 1e-4);
+  }
+}
+
+TEST(BlockBatches, TakeWholePicturesAndSingleRunsWhereOthersGiveOtherNumbers) {
+  TwoLayers pooled("p = Conv(x, a, c) m = GlobalAveragePool(p) q = Mul(p, m) y = Conv(q, b)",
+                   {4, 4, 1, 1}, {1, 4, 64, 64}, "mx6", 4);
+  EXPECT_EQ(BlockBatches(pooled.block(), pooled.samples()).crop().size, 0);
+  TwoLayers summed(
+      "p = MatMul(x, a) q = Add(p, c) r = ReduceMean(q) s = Add(q, r) y = MatMul(s, b)", {32, 32},
+      {2, 32}, "mx6", 4);
+  EXPECT_FALSE(BlockBatches(summed.block(), summed.samples()).is_stacked());
+}
+
+}  // namespace
+}  // namespace bitpress::finetune

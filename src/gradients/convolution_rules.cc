@@ -1,0 +1,262 @@
+// The rule of Conv with one or two spatial dimensions: products of matrices for 1 x 1 kernels,
+// im2col for others, and loops of their own for depthwise ones (depthwise.h).
+#include <algorithm>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "gradients/convolution_shape.h"
+#include "gradients/depthwise.h"
+#include "gradients/products.h"
+#include "gradients/rules.h"
+#include "kernels/row_products.h"
+
+namespace bitpress::gradients {
+namespace {
+
+// Output positions of one task.
+constexpr size_t kPositionsAtOnce = 1024;
+// Input channels of one task of the weights' gradient.
+constexpr size_t kChannelsAtOnce = 24;
+
+template <typename T>
+class ConvRule : public Rule<T> {
+ public:
+  using typename Rule<T>::Inputs;
+  ConvRule(ConvolutionWindow window, ThreadPool& pool) : window_(std::move(window)), pool_(pool) {}
+
+  void Forward(Inputs inputs, std::span<Array<T>* const> outputs) override {
+    shape_ = ShapeOf(window_, inputs[0]->dims, inputs[1]->dims);
+    std::vector<int64_t> dims = inputs[0]->dims;
+    dims[1] = inputs[1]->dims[0];
+    dims.back() = static_cast<int64_t>(shape_.out_width);
+    if (dims.size() == 4) dims[2] = static_cast<int64_t>(shape_.out_height);
+    outputs[0]->Reshape(dims);
+    const T* const bias = inputs.size() > 2 && inputs[2] ? inputs[2]->data() : nullptr;
+    const T* const x = inputs[0]->data();
+    T* const y = outputs[0]->data();
+    if constexpr (std::is_same_v<T, float>) {
+      if (shape_.is_depthwise()) {
+        return DepthwiseForward(shape_, x, inputs[1]->data(), bias, y, pool_);
+      }
+    }
+    const std::vector<Left<T>> weights = PackWeights(inputs[1]->data(), /*is_turned=*/false);
+    ForParts([&](size_t image, size_t group, size_t begin, size_t end) {
+      std::vector<T> windows;
+      const size_t count = end - begin;
+      const T* const from = x + (image * shape_.groups + group) * shape_.inputs * plane();
+      View<T> read{from + begin, plane(), 1};
+      if (!shape_.is_pointwise()) {
+        windows.resize(shape_.depth() * count);
+        for (size_t k = 0; k < shape_.depth(); ++k) {
+          ReadTap(shape_, from + k / shape_.num_taps() * plane(), k % shape_.num_taps(), begin, end,
+                  windows.data() + k * count);
+        }
+        read = {windows.data(), count, 1};
+      }
+      T* const to = y + OutputOf(image, group) + begin;
+      weights[group].Multiply(count, read, to, shape_.positions(), false);
+      if (bias == nullptr) return;
+      for (size_t i = 0; i < shape_.outputs; ++i) {
+        const T add = bias[group * shape_.outputs + i];
+        T* const row = to + i * shape_.positions();
+        for (size_t j = 0; j < count; ++j) row[j] += add;
+      }
+    });
+  }
+
+  void Backward(Inputs inputs, Inputs, Inputs output_gradients,
+                std::span<Array<T>* const> gradients) override {
+    const T* const x = inputs[0]->data();
+    const T* const g = output_gradients[0]->data();
+    T* const of_x = gradients[0] ? gradients[0]->data() : nullptr;
+    T* const of_weights = gradients[1] ? gradients[1]->data() : nullptr;
+    if (gradients.size() > 2 && gradients[2]) AddBiasGradient(g, gradients[2]->data());
+    if constexpr (std::is_same_v<T, float>) {
+      if (shape_.is_depthwise()) {
+        return DepthwiseBackward(shape_, x, inputs[1]->data(), g, of_x, of_weights, pool_);
+      }
+    }
+    if (of_x) AddInputGradient(inputs[1]->data(), g, of_x);
+    if (of_weights) AddWeightGradient(x, g, of_weights);
+  }
+
+ private:
+  size_t plane() const { return shape_.input_plane(); }
+  size_t OutputOf(size_t image, size_t group) const {
+    return (image * shape_.groups + group) * shape_.outputs * shape_.positions();
+  }
+
+  // Calls run(image, group, begin, end) for parts of the output positions.
+  template <typename Run>
+  void ForParts(const Run& run) const {
+    const size_t parts = (shape_.positions() + kPositionsAtOnce - 1) / kPositionsAtOnce;
+    pool_.ParallelFor(shape_.images * shape_.groups * parts, [&](size_t task) {
+      const size_t part = task % parts;
+      const size_t group = task / parts % shape_.groups;
+      run(task / parts / shape_.groups, group, part * kPositionsAtOnce,
+          std::min(shape_.positions(), (part + 1) * kPositionsAtOnce));
+    });
+  }
+
+  std::vector<Left<T>> PackWeights(const T* weights, bool is_turned) const {
+    std::vector<Left<T>> packed(shape_.groups);
+    for (size_t group = 0; group < shape_.groups; ++group) {
+      const View<T> view{weights + group * shape_.outputs * shape_.depth(), shape_.depth(), 1};
+      if (is_turned) {
+        packed[group].Pack(shape_.depth(), shape_.outputs, view.Turned());
+      } else {
+        packed[group].Pack(shape_.outputs, shape_.depth(), view);
+      }
+    }
+    return packed;
+  }
+
+  void AddBiasGradient(const T* g, T* of_bias) const {
+    pool_.ParallelFor(shape_.groups * shape_.outputs, [&](size_t channel) {
+      T sum = 0;
+      for (size_t image = 0; image < shape_.images; ++image) {
+        const T* const row =
+            g + (image * shape_.groups * shape_.outputs + channel) * shape_.positions();
+        for (size_t j = 0; j < shape_.positions(); ++j) sum += row[j];
+      }
+      of_bias[channel] += sum;
+    });
+  }
+
+  void AddInputGradient(const T* weights, const T* g, T* of_x) const {
+    const std::vector<Left<T>> turned = PackWeights(weights, /*is_turned=*/true);
+    if (shape_.is_pointwise()) {
+      return ForParts([&](size_t image, size_t group, size_t begin, size_t end) {
+        turned[group].Multiply(
+            end - begin, {g + OutputOf(image, group) + begin, shape_.positions(), 1},
+            of_x + (image * shape_.groups + group) * shape_.inputs * plane() + begin, plane(),
+            true);
+      });
+    }
+    // Windows overlap, so that one task takes all positions of an image.
+    pool_.ParallelFor(shape_.images * shape_.groups, [&](size_t task) {
+      const size_t image = task / shape_.groups;
+      const size_t group = task % shape_.groups;
+      T* const to = of_x + task * shape_.inputs * plane();
+      std::vector<T> windows;
+      for (size_t begin = 0; begin < shape_.positions(); begin += kPositionsAtOnce) {
+        const size_t end = std::min(shape_.positions(), begin + kPositionsAtOnce);
+        const size_t count = end - begin;
+        windows.resize(shape_.depth() * count);
+        turned[group].Multiply(count, {g + OutputOf(image, group) + begin, shape_.positions(), 1},
+                               windows.data(), count, false);
+        for (size_t k = 0; k < shape_.depth(); ++k) {
+          AddTap(shape_, windows.data() + k * count, k % shape_.num_taps(), begin, end,
+                 to + k / shape_.num_taps() * plane());
+        }
+      }
+    });
+  }
+
+  // The sums run over the positions of all images, which lie along memory once they are gathered.
+  void AddWeightGradient(const T* x, const T* g, T* of_weights) const {
+    const size_t positions = shape_.positions();
+    const size_t step = kernels::kRowProductStep;
+    const size_t images_at_once =
+        std::max<size_t>(1, (kernels::kMostRowProductLength - step) / positions);
+    if (positions + step > kernels::kMostRowProductLength) {
+      Fail(ErrorCode::kUnsupported, "{} positions of an image are too many to learn from",
+           positions);
+    }
+    const size_t parts = (shape_.inputs + kChannelsAtOnce - 1) / kChannelsAtOnce;
+    std::vector<T> gathered;
+    for (size_t first = 0; first < shape_.images; first += images_at_once) {
+      const size_t num = std::min(images_at_once, shape_.images - first);
+      const size_t length = (num * positions + step - 1) / step * step;
+      gathered.assign(shape_.groups * shape_.outputs * length, 0);
+      pool_.ParallelFor(shape_.groups * shape_.outputs, [&](size_t channel) {
+        for (size_t i = 0; i < num; ++i) {
+          const T* const from =
+              g + ((first + i) * shape_.groups * shape_.outputs + channel) * positions;
+          std::copy_n(from, positions, gathered.data() + channel * length + i * positions);
+        }
+      });
+      pool_.ParallelFor(shape_.groups * parts, [&](size_t task) {
+        const size_t group = task / parts;
+        const size_t channel = task % parts * kChannelsAtOnce;
+        const size_t channels = std::min(kChannelsAtOnce, shape_.inputs - channel);
+        const size_t rows = channels * shape_.num_taps();
+        std::vector<T> windows(rows * length);
+        for (size_t k = 0; k < rows; ++k) {
+          for (size_t i = 0; i < num; ++i) {
+            const T* const from = x + (((first + i) * shape_.groups + group) * shape_.inputs +
+                                       channel + k / shape_.num_taps()) *
+                                          plane();
+            ReadTap(shape_, from, k % shape_.num_taps(), 0, positions,
+                    windows.data() + k * length + i * positions);
+          }
+        }
+        AddRows(gathered.data() + group * shape_.outputs * length, windows, length,
+                of_weights + group * shape_.outputs * shape_.depth() + channel * shape_.num_taps());
+      });
+    }
+  }
+
+  // Adds the products of the rows of g and of the windows to rows of the weights' gradient.
+  void AddRows(const T* g, const std::vector<T>& windows, size_t length, T* out) const {
+    const size_t rows = windows.size() / length;
+    std::vector<double> sums(shape_.outputs * rows);
+    if constexpr (std::is_same_v<T, float>) {
+      kernels::AddRowProducts({g, shape_.outputs, length}, {windows.data(), rows, length}, length,
+                              sums.data(), rows);
+    } else {
+      for (size_t i = 0; i < shape_.outputs; ++i) {
+        for (size_t j = 0; j < rows; ++j) {
+          for (size_t k = 0; k < length; ++k) {
+            sums[i * rows + j] += g[i * length + k] * windows[j * length + k];
+          }
+        }
+      }
+    }
+    for (size_t i = 0; i < shape_.outputs; ++i) {
+      for (size_t j = 0; j < rows; ++j) {
+        out[i * shape_.depth() + j] += static_cast<T>(sums[i * rows + j]);
+      }
+    }
+  }
+
+  ConvolutionWindow window_;
+  ThreadPool& pool_;
+  ConvolutionShape shape_;
+};
+
+}  // namespace
+
+template <typename T>
+RuleOf<T> MakeConvolution(const RuleNode& node) {
+  if (node.op_type() != "Conv") return nullptr;
+  ConvolutionWindow window;
+  window.groups = node.node.GetInt("group", 1);
+  window.auto_pad = node.node.GetString("auto_pad", "NOTSET");
+  const std::vector<int64_t> strides = node.node.GetInts("strides");
+  const std::vector<int64_t> dilations = node.node.GetInts("dilations");
+  const std::vector<int64_t> pads = node.node.GetInts("pads");
+  const graph::ValueInfo weight = node.model.InfoOf(node.node.input(1));
+  if (!weight.has_shape || weight.shape.size() < 3 || weight.shape.size() > 4) {
+    node.Refuse("a Conv has no rule unless it has one or two spatial dimensions");
+  }
+  const size_t rank = weight.shape.size() - 2;
+  for (size_t d = 0; d < rank; ++d) {
+    const size_t to = d + 2 - rank;
+    if (d < strides.size()) window.strides[to] = strides[d];
+    if (d < dilations.size()) window.dilations[to] = dilations[d];
+    if (d + rank < pads.size()) {
+      window.pads[to] = pads[d];
+      window.pads[to + 2] = pads[d + rank];
+    }
+  }
+  if (std::ranges::any_of(window.pads, [](int64_t pad) { return pad < 0; })) {
+    node.Refuse("a Conv with negative pads has no rule");
+  }
+  return std::make_unique<ConvRule<T>>(std::move(window), node.pool);
+}
+template RuleOf<float> MakeConvolution<float>(const RuleNode&);
+template RuleOf<double> MakeConvolution<double>(const RuleNode&);
+
+}  // namespace bitpress::gradients
