@@ -24,6 +24,7 @@ void AddEvaluateCommand(CLI::App& program);
 void AddCheckCommand(CLI::App& program);
 void AddSensitivityCommand(CLI::App& program);
 void AddSearchCommand(CLI::App& program);
+void AddAutoCommand(CLI::App& program);
 void AddAutotuneCommand(CLI::App& program);
 void AddHubCommand(CLI::App& program);
 void AddReportCommand(CLI::App& program, const std::string& command_line);

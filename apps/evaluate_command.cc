@@ -73,6 +73,7 @@ void AddEvaluateCommand(CLI::App& program) {
                    "an evaluation file to write (.bpe), for `bitpress merge`; samples run one at a "
                    "time then, and no times are measured")
       ->type_name("FILE");
+  AddEvaluationTaskOption(*command, options->request.task);
   AddShardOption(*command, options->samples);
   AddMostFailuresOption(*command, options->request.most_failures);
   options->json.Add(*command);

@@ -68,6 +68,20 @@ std::string LanguageText(const evaluate::LanguageReport& report, bool has_times)
   return text;
 }
 
+std::string TaskText(const evaluate::TaskReport& report) {
+  std::string text = fmt::format("{:<10} {}{}{}\n", "task", report.task,
+                                 report.how.empty() ? "" : ": ", report.how);
+  for (const evaluate::TaskFigure& figure : report.figures) {
+    text += fmt::format("{:<10} {} {:.4f}", "", figure.name, figure.value);
+    if (figure.reference) text += fmt::format(" (reference {:.4f})", *figure.reference);
+    text += "\n";
+  }
+  if (report.loss) {
+    text += fmt::format("{:<10} {:.2f} % ({})\n", "loss", 100 * *report.loss, report.loss_name);
+  }
+  return text;
+}
+
 }  // namespace
 
 std::string ToText(const EvaluationReport& report) {
@@ -78,6 +92,7 @@ std::string ToText(const EvaluationReport& report) {
   AppendAccuracy(text, "top-1", report.top1, report.reference_top1);
   AppendAccuracy(text, "top-5", report.top5, report.reference_top5);
   if (report.language) text += LanguageText(*report.language, report.has_times);
+  if (report.task) text += TaskText(*report.task);
   if (report.agreement) text += fmt::format("{:<10} {}\n", "agreement", Percent(*report.agreement));
   if (report.outputs_identical) {
     text += fmt::format("{:<10} infinite: the outputs are identical\n", "SQNR");

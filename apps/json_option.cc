@@ -20,11 +20,13 @@ void JsonOption::Add(CLI::App& command, std::string_view what) {
       ->type_name("FILE");
 }
 
-std::filesystem::path JsonOption::file() const { return path_ == kStandardOutput ? "" : path_; }
+std::filesystem::path JsonOption::file() const { return is_printed() ? "" : path_; }
+
+bool JsonOption::is_printed() const { return path_ == kStandardOutput; }
 
 void JsonOption::Print(const std::string& text,
                        const std::function<nlohmann::ordered_json()>& json) const {
-  apps::Print(path_ == kStandardOutput ? tasks::JsonText(json()) : text);
+  apps::Print(is_printed() ? tasks::JsonText(json()) : text);
 }
 
 }  // namespace bitpress::apps

@@ -19,6 +19,9 @@ class JsonOption {
   // task that writes its report itself, or to JsonFile.
   std::filesystem::path file() const;
 
+  // Returns whether standard output is to have the JSON, and nothing else.
+  bool is_printed() const;
+
   // Prints the text, or the JSON if standard output is to have that.
   void Print(const std::string& text, const std::function<nlohmann::ordered_json()>& json) const;
 

@@ -17,8 +17,11 @@ constexpr double kLeastElapsed = 2;  // seconds before there is an estimate
 
 ProgressBar::ProgressBar() : is_terminal_(::isatty(STDERR_FILENO) == 1) {}
 
-ProgressBar::~ProgressBar() {
+ProgressBar::~ProgressBar() { Clear(); }
+
+void ProgressBar::Clear() {
   if (is_drawn_) std::fputs("\r\x1b[K", stderr);
+  is_drawn_ = false;
 }
 
 ProgressSink ProgressBar::Sink() {

@@ -19,6 +19,8 @@ class ProgressBar {
   // Returns the sink that draws the bar. It is empty if there is no terminal. The bar must outlive
   // it.
   ProgressSink Sink();
+  // Removes the bar until the next progress, so that other text can be printed.
+  void Clear();
 
  private:
   void Draw(std::string_view stage, size_t done, size_t total);

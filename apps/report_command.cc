@@ -93,6 +93,7 @@ void AddReportCommand(CLI::App& program, const std::string& command_line) {
       ->add_option("--search", options->search,
                    "show the results of a search: a file of `bitpress search --json`")
       ->type_name("FILE");
+  AddEvaluationTaskOption(*command, request.task);
   options->json.Add(*command, "the page's data");
   command->add_flag("--as-is", options->as_is, "the model was quantized with --as-is");
   command->add_option("--batch", request.batch_size, "number of samples in one run (default: 20)")

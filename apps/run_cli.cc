@@ -76,7 +76,7 @@ std::string CommandLine(int argc, char** argv) {
 void AddOperatorLibraryOption(CLI::App& program) {
   for (const char* const name :
        {"plan", "calibrate", "quantize", "unpack", "moments", "tune", "optimize", "evaluate",
-        "check", "sensitivity", "search", "autotune", "hub", "report"}) {
+        "check", "sensitivity", "search", "auto", "autotune", "hub", "report"}) {
     program.get_subcommand(name)
         ->add_option_function<std::vector<std::string>>(
             "--operator-library",
@@ -118,6 +118,7 @@ int Parse(int argc, char** argv) {
   AddCheckCommand(program);
   AddSensitivityCommand(program);
   AddSearchCommand(program);
+  AddAutoCommand(program);
   AddAutotuneCommand(program);
   AddHubCommand(program);
   AddReportCommand(program, command_line);

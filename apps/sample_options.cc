@@ -173,6 +173,16 @@ void AddShardOption(CLI::App& command, SampleArguments& samples) {
       ->type_name("K/N");
 }
 
+void AddEvaluationTaskOption(CLI::App& command, std::string& task) {
+  command
+      .add_option(
+          "--task", task,
+          "the task in whose terms a model is measured: detection, segmentation, embedding, "
+          "text, regression, auto (default: found from the outputs) or none; settings "
+          "follow behind a colon: \"detection:layout=yolo8,labels=instances.json\"")
+      ->type_name("TASK[:KEY=VALUE,...]");
+}
+
 CLI::Option* AddMostFailuresOption(CLI::App& command, size_t& most_failures) {
   return command
       .add_option("--most-failures", most_failures,

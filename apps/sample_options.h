@@ -46,6 +46,9 @@ CLI::Option* AddSampleOptions(CLI::App& command, SampleArguments& samples,
 // Adds --shard, for commands whose files `bitpress merge` adds up.
 void AddShardOption(CLI::App& command, SampleArguments& samples);
 
+// Adds --task, the task in whose terms a model is measured.
+void AddEvaluationTaskOption(CLI::App& command, std::string& task);
+
 // Adds --most-failures, the number of samples that may fail, and returns it.
 CLI::Option* AddMostFailuresOption(CLI::App& command, size_t& most_failures);
 // Returns "left out: 2 samples that failed: 'a', 'b'" as a line; "" without any.

@@ -137,14 +137,15 @@ void AddSearchCommand(CLI::App& program) {
       "search", "Choose a format for each layer, to reach an accuracy or to stay within a budget.");
   const auto options = std::make_shared<SearchArguments>();
   AddSpaceOptions(*command, options->arguments, options->request);
+  AddEvaluationTaskOption(*command, options->request.task);
   command->add_option("-o,--output", options->output, "the plan to write, for `quantize --plan`")
       ->required()
       ->type_name("FILE");
   command
       ->add_option("--target", options->target,
                    "reach this on the samples at the least cost: sqnr>=DB, cosine>=X, l2<=X, "
-                   "agreement>=PERCENT, divergence<=NATS (of tokens), top1>=PERCENT or "
-                   "top1_drop<=POINTS")
+                   "agreement>=PERCENT, divergence<=NATS (of tokens), top1>=PERCENT, "
+                   "top1_drop<=POINTS or task_loss<=PERCENT")
       ->type_name("TARGET");
   command
       ->add_option("--budget", options->budget,

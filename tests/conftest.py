@@ -59,7 +59,7 @@ class Bitpress:
     `program`. A crash is reported by pytest-xdist, with the test's name.
     """
 
-    WRITE_MODELS = ("autotune", "optimize", "quantize", "unpack")
+    WRITE_MODELS = ("auto", "autotune", "optimize", "quantize", "unpack")
 
     def __init__(self, run_cli, checks=False, is_terse=False):
         self._run_cli, self._checks, self._is_terse = run_cli, checks, is_terse

@@ -11,6 +11,7 @@ ROOT = Path(__file__).resolve().parents[2]
 NAVIGATION = {
     "Guides": {
         "Install": "install",
+        "From a model to the right file": "guides/auto",
         "A tour": "tour",
         "Static INT8": "guides/static_int8",
         "Dynamic INT8": "guides/dynamic_int8",
@@ -19,6 +20,7 @@ NAVIGATION = {
         "Language models": "guides/language_models",
         "Model folders": "guides/model_folders",
         "Evaluate and check": "guides/evaluate",
+        "In the terms of a task": "guides/task_measures",
         "Fine-tuning": "finetuning",
         "Mixed precision": "mixed_precision",
         "Deploy in ONNX Runtime": "guides/deploy",
@@ -52,6 +54,7 @@ NAVIGATION = {
         "Integers": "benchmarks/integers",
         "Weights and tables": "benchmarks/weights",
         "Fine-tuning": "benchmarks/finetuning",
+        "What auto chooses": "benchmarks/auto",
         "Mixed precision": "benchmarks/mixed_precision",
         "Language models": "benchmarks/language_models",
         "Speed": "benchmarks/speed",

@@ -18,6 +18,8 @@ struct EvaluateOptions {
   std::filesystem::path reference;  // the float model; empty: none
   Samples samples;
   size_t batch_size = 20;
+  // In whose terms the model is measured besides; the figures are in EvaluateResult::json.
+  std::string task = "auto";
   size_t num_threads = 0;  // 0: one per core
   ProgressSink progress;   // may be empty
 };

@@ -20,7 +20,7 @@ void BindErrors(nb::module_& module);   // bitpress.Error and the classes derive
 void BindConfig(nb::module_& module);   // Config, presets, settings, formats
 void BindReports(nb::module_& module);  // reports that the functions return
 void BindWork(nb::module_& module);     // quantize, plan, calibrate, evaluate, ...
-void BindSearch(nb::module_& module);   // sensitivity, search, autotune
+void BindSearch(nb::module_& module);   // sensitivity, search, auto
 void BindEngines(nb::module_& module);  // models that stay loaded
 void BindArrays(nb::module_& module);   // quantize_dequantize
 void BindPhotos(nb::module_& module);   // photos as arrays

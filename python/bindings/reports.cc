@@ -95,6 +95,9 @@ void BindEvaluationReport(nb::module_& module) {
                                      "The closeness of one output to the reference's.");
   BindFields<evaluate::DecodingReport>(module, "DecodingReport",
                                        "Greedy decoding, one token after another with the cache.");
+  BindFields<evaluate::TaskFigure>(module, "TaskFigure", "One figure of a task's measure.");
+  BindFields<evaluate::TaskReport>(module, "TaskReport",
+                                   "What a model loses in the terms of its task.");
   BindFields<evaluate::LanguageReport>(module, "LanguageReport", "How well tokens are predicted.");
   using evaluate::EvaluationReport;
   BindFields<EvaluationReport>(module, "EvaluationReport",

@@ -1,4 +1,4 @@
-// Sensitivity, search and autotune. Their reports go to Python as JSON.
+// Sensitivity, search, auto and autotune. Their reports go to Python as JSON.
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/filesystem.h>
 #include <nanobind/stl/optional.h>
@@ -16,8 +16,9 @@
 #include "arguments.h"
 #include "base/words.h"
 #include "bindings.h"
+#include "plan/target_profile.h"
 #include "rewrite/prepare.h"
-#include "tasks/autotune.h"
+#include "tasks/auto.h"
 #include "tasks/metric.h"
 #include "tasks/search.h"
 #include "tasks/sensitivity.h"
@@ -89,6 +90,7 @@ std::string MeasureSensitivity(const Path& model, const Path& output,
 struct GoalArguments {
   std::optional<std::string> target, budget, cost;
   std::string strategy = "optimal";
+  std::string task = "auto";
   std::string bind = "none";
   size_t num_measured = 0;
 
@@ -109,6 +111,7 @@ std::string Search(const Path& model, const Path& output, const std::optional<Pa
                    nb::object progress) {
   Work work(std::move(progress));
   tasks::SearchOptions options;
+  options.task = goals.task;
   options.model = model;
   options.output = output;
   options.picture = picture.value_or(Path());
@@ -121,28 +124,51 @@ std::string Search(const Path& model, const Path& output, const std::optional<Pa
   return work.Run([&] { return ToJson(tasks::Search(options)).dump(); });
 }
 
-std::string Autotune(const Path& model, const Path& output, const SampleArguments& samples,
-                     const SampleArguments& validation,
-                     const std::vector<plan::QuantConfig>& configs, double tolerable_loss,
-                     const nb::object& metric, size_t max_trials, bool check, bool as_is,
-                     size_t batch_size, size_t num_threads, nb::object progress) {
+// The arguments of auto and autotune besides the samples.
+struct AutoArguments {
+  std::string want = "balanced";
+  std::optional<std::string> budget;
+  std::vector<plan::QuantConfig> configs;
+  double tolerable_loss = 0.01;
+  size_t max_trials = 0;  // 0: all
+  std::optional<Path> page;
+  std::string task = "auto";
+  std::string target = "auto";
+  bool check = true, as_is = false;
+  size_t batch_size = 1, num_threads = 0;
+
+  void CopyTo(tasks::AutoOptions& options) const {
+    options.want = ParseWord<tasks::Want>(tasks::kWantWords, want, "want");
+    if (budget) options.limits = tasks::ParseLimits(*budget);
+    for (const plan::QuantConfig& config : configs) {
+      options.candidates.push_back({config.name, config});
+    }
+    options.task = task;
+    options.tolerable_loss = tolerable_loss;
+    if (max_trials > 0) options.max_trials = max_trials;
+    options.page = page.value_or(Path());
+    options.target = ParseWord<Target>(plan::TargetWords(), target, "target");
+    options.is_checked = check;
+    options.preparation = as_is ? rewrite::Preparation::kAsIs : rewrite::Preparation::kOptimize;
+    options.batch_size = batch_size;
+    options.num_threads = num_threads;
+  }
+};
+
+std::string Auto(const Path& model, const Path& output, const SampleArguments& samples,
+                 const SampleArguments& validation, const AutoArguments& arguments,
+                 const nb::object& metric, nb::object progress) {
   Work work(std::move(progress));
-  tasks::AutotuneOptions options;
+  tasks::AutoOptions options;
   options.model = model;
   options.output = output;
   options.samples = samples.Spec(work);
   options.validation = validation.Spec(work);
   options.validation.image = samples.image;
-  options.configs = configs;
-  options.tolerable_loss = tolerable_loss;
+  arguments.CopyTo(options);
   options.metric = MetricOf(metric, work);
-  options.max_trials = max_trials;
-  options.is_checked = check;
-  options.preparation = as_is ? rewrite::Preparation::kAsIs : rewrite::Preparation::kOptimize;
-  options.batch_size = batch_size;
-  options.num_threads = num_threads;
   options.progress = work.Sink();
-  return work.Run([&] { return ToJson(tasks::Autotune(options)).dump(); });
+  return work.Run([&] { return ToJson(tasks::Auto(options)).dump(); });
 }
 
 }  // namespace
@@ -171,15 +197,29 @@ void BindSearch(nb::module_& module) {
       .def_rw("budget", &GoalArguments::budget, nb::arg().none())
       .def_rw("cost", &GoalArguments::cost, nb::arg().none())
       .def_rw("strategy", &GoalArguments::strategy)
+      .def_rw("task", &GoalArguments::task)
       .def_rw("bind", &GoalArguments::bind)
       .def_rw("num_measured", &GoalArguments::num_measured);
   module.def("measure_sensitivity", &MeasureSensitivity, "model"_a, "output"_a, "samples"_a,
              "space"_a, "measures_time"_a, "shard"_a, "progress"_a.none());
   module.def("search", &Search, "model"_a, "output"_a, "picture"_a.none(), "samples"_a, "space"_a,
              "goals"_a, "metric"_a.none(), "batch_size"_a, "progress"_a.none());
-  module.def("autotune", &Autotune, "model"_a, "output"_a, "samples"_a, "validation"_a, "configs"_a,
-             "tolerable_loss"_a, "metric"_a.none(), "max_trials"_a, "check"_a, "as_is"_a,
-             "batch_size"_a, "num_threads"_a, "progress"_a.none());
+  nb::class_<AutoArguments>(module, "AutoArguments")
+      .def(nb::init<>())
+      .def_rw("want", &AutoArguments::want)
+      .def_rw("budget", &AutoArguments::budget, nb::arg().none())
+      .def_rw("configs", &AutoArguments::configs)
+      .def_rw("tolerable_loss", &AutoArguments::tolerable_loss)
+      .def_rw("max_trials", &AutoArguments::max_trials)
+      .def_rw("page", &AutoArguments::page, nb::arg().none())
+      .def_rw("task", &AutoArguments::task)
+      .def_rw("target", &AutoArguments::target)
+      .def_rw("check", &AutoArguments::check)
+      .def_rw("as_is", &AutoArguments::as_is)
+      .def_rw("batch_size", &AutoArguments::batch_size)
+      .def_rw("num_threads", &AutoArguments::num_threads);
+  module.def("auto", &Auto, "model"_a, "output"_a, "samples"_a, "validation"_a, "arguments"_a,
+             "metric"_a.none(), "progress"_a.none());
 }
 
 }  // namespace bitpress::python

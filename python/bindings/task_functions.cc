@@ -301,10 +301,11 @@ size_t CountSamples(const Path& model, const SampleArguments& samples) {
 evaluate::EvaluationReport Evaluate(const Path& model, const std::optional<Path>& reference,
                                     const std::optional<Path>& output,
                                     const SampleArguments& samples, size_t batch_size,
-                                    const std::string& processor, size_t most_failures,
-                                    size_t num_threads, nb::object progress) {
+                                    const std::string& processor, const std::string& task,
+                                    size_t most_failures, size_t num_threads, nb::object progress) {
   Work work(std::move(progress));
   tasks::EvaluateOptions options;
+  options.task = task;
   options.processor = processors::ParseProcessor(processor);
   options.model = model;
   options.reference = reference.value_or(Path());
@@ -330,9 +331,11 @@ std::string Report(const Path& model, const Path& output, const Path& reference,
                    const SampleArguments& samples, size_t num_layer_samples,
                    const std::optional<Path>& calibration, const std::optional<Path>& plan,
                    const std::optional<Path>& search, const tasks::QuantizeReport* quantized,
-                   bool as_is, size_t batch_size, size_t num_threads, nb::object progress) {
+                   const std::string& task, bool as_is, size_t batch_size, size_t num_threads,
+                   nb::object progress) {
   Work work(std::move(progress));
   tasks::ReportOptions options;
+  options.task = task;
   options.quantized = quantized;
   options.model = model;
   options.output = output;
@@ -436,12 +439,13 @@ void BindWork(nb::module_& module) {
   module.def("fingerprint", &Fingerprint, "model"_a);
   module.def("count_samples", &CountSamples, "model"_a, "samples"_a);
   module.def("evaluate", &Evaluate, "model"_a, "reference"_a.none(), "output"_a.none(), "samples"_a,
-             "batch_size"_a, "processor"_a, "most_failures"_a, "num_threads"_a,
+             "batch_size"_a, "processor"_a, "task"_a, "most_failures"_a, "num_threads"_a,
              "progress"_a.none());
   module.def("check", &Check, "model"_a, "samples"_a);
   module.def("report", &Report, "model"_a, "output"_a, "reference"_a, "samples"_a,
              "num_layer_samples"_a, "calibration"_a.none(), "plan"_a.none(), "search"_a.none(),
-             "quantized"_a.none(), "as_is"_a, "batch_size"_a, "num_threads"_a, "progress"_a.none());
+             "quantized"_a.none(), "task"_a, "as_is"_a, "batch_size"_a, "num_threads"_a,
+             "progress"_a.none());
   module.def("inspect", &Inspect, "model"_a);
   module.def("unpack", &Unpack, "model"_a, "output"_a, "drop_quantizers"_a, "external_data"_a,
              "check"_a, "num_threads"_a, "progress"_a.none());

@@ -54,7 +54,7 @@ from bitpress._quantize import moments, plan, quantize, quantize_to_bytes, tune
 from bitpress._report import report
 from bitpress._runtime import get_library_path, get_program_path, use_operator_library
 from bitpress._samples import WholeItems
-from bitpress._search import SearchResult, autotune, search, sensitivity
+from bitpress._search import SearchResult, auto, autotune, search, sensitivity
 from bitpress._text import Text, Tokens
 
 __version__ = _version()
@@ -63,7 +63,7 @@ __all__ = [
     "ArgumentTypeError", "Calibration", "Config", "Error", "EvaluationReport", "ExecutionError", "FileError",
     "HubFile", "HubReport", "InspectReport", "InvalidArgumentError", "InvalidModelError", "MissingFileError", "MomentsReport", "OptimizeReport", "Plan",
     "QuantizationWarning", "QuantizeReport", "SearchResult", "TargetReport", "Text", "Tokens", "TuneReport", "UnpackReport",
-    "UnsupportedError", "autotune", "calibrate", "check",
+    "UnsupportedError", "auto", "autotune", "calibrate", "check",
     "evaluate", "formats", "get_library_path", "get_program_path", "hub", "inspect", "merge", "moments", "optimize", "plan", "presets", "quantize",
     "quantize_to_bytes", "read_calibration", "read_evaluation", "read_photos", "report", "search", "sensitivity", "settings", "tune", "unpack",
     "use_operator_library", "WholeItems",

@@ -230,8 +230,8 @@ def read_calibration(path: PathLike) -> _native.Calibration:
 
 def evaluate(model: Model, data: Data, reference: Optional[Model] = None, *, image: str = "",
              labels: Union[PathLike, Sequence[int], None] = None, batch_size: Optional[int] = None, samples: int = 0,
-             output: Optional[PathLike] = None, shard: str = "", processor: str = "here", most_failures: int = 0, threads: int = 0,
-             progress: Progress = None) -> _native.EvaluationReport:
+             output: Optional[PathLike] = None, shard: str = "", processor: str = "here", task: str = "auto", most_failures: int = 0,
+             threads: int = 0, progress: Progress = None) -> _native.EvaluationReport:
     """Accuracy, closeness to a reference model, time and size.
 
     Arguments that are not listed are those of quantize().
@@ -246,6 +246,8 @@ def evaluate(model: Model, data: Data, reference: Optional[Model] = None, *, ima
         shard: only one part of the samples: "2/8" is the second of eight.
         processor: compute integer products as x86 with VNNI does ("vnni"), or without it ("no_vnni"): simulated where this
             machine is of the other kind, and then times say nothing.
+        task: in whose terms the model is measured besides: detection, segmentation, embedding, text, regression, "auto" (found from
+            the outputs) or "none"; settings follow behind a colon: "detection:layout=yolo8,labels=instances.json".
         most_failures: as of calibrate().
     """
     use_onnxruntime()
@@ -255,7 +257,7 @@ def evaluate(model: Model, data: Data, reference: Optional[Model] = None, *, ima
     written = None if output is None else Path(output)
     with model_file(model) as path, sample_arguments(data, labels, image, samples, shard) as source, Reporting(progress) as callback:
         with model_file(reference) if reference is not None else contextlib.nullcontext() as reference_path:
-            result = _native.evaluate(path, reference_path, written, source, size, processor, _count("most_failures", most_failures),
+            result = _native.evaluate(path, reference_path, written, source, size, processor, task, _count("most_failures", most_failures),
                                       _count("threads", threads), callback)
     warn_of_left_out(result.left_out)
     return result

@@ -22,7 +22,7 @@ def report(model: Model, output: PathLike, reference: Model, data: Optional[Data
            labels: Union[PathLike, Sequence[int], None] = None, samples: int = 0, layer_samples: int = 16,
            calibration: Optional[PathLike] = None, plan: Union[PathLike, Plan, None] = None,
            search: Union[PathLike, SearchResult, None] = None, quantized: Optional[_native.QuantizeReport] = None,
-           as_is: bool = False, batch_size: int = 20, threads: int = 0, progress: Progress = None) -> Dict[str, Any]:
+           task: str = "auto", as_is: bool = False, batch_size: int = 20, threads: int = 0, progress: Progress = None) -> Dict[str, Any]:
     """Writes one HTML page about a quantized model: accuracy, errors layer by layer, ranges and histograms, sizes, what stayed
     float and why. Arguments that are not listed are those of quantize().
 
@@ -36,6 +36,7 @@ def report(model: Model, output: PathLike, reference: Model, data: Optional[Data
         calibration: statistics of the activations, a file of calibrate() (default: gathered from the samples).
         plan: the plan that the model was made from, which says why tensors stayed float.
         search: a search whose front is shown.
+        task: as of evaluate().
         quantized: what quantize() gave for this model, which knows its plan and what fine-tuning gained.
 
     Returns:
@@ -55,5 +56,5 @@ def report(model: Model, output: PathLike, reference: Model, data: Optional[Data
             search = Path(folder) / "search.json"
         shown: Dict[str, Any] = json.loads(_native.report(
             path, Path(output), reference_path, source, layer_samples, _given(calibration, "calibration"), _given(plan, "plan"),
-            _given(search, "search"), quantized, as_is, batch_size, _count("threads", threads), callback))
+            _given(search, "search"), quantized, task, as_is, batch_size, _count("threads", threads), callback))
     return shown

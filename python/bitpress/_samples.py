@@ -272,7 +272,7 @@ def sample_arguments(data: Optional[Data], labels: Union[PathLike, Sequence[int]
     if isinstance(data, WholeItems):
         data = data.data
     if data is None:
-        yield _native.SampleArguments()
+        yield _native.SampleArguments(num_samples=samples)
     elif isinstance(data, Tokens):
         if labels is not None or image:
             raise ArgumentTypeError("tokens and texts have no labels, and image is for photos")

@@ -117,7 +117,7 @@ def search(model: Model, data: Data, candidates: Candidates = (), *, target: Opt
            weight_candidates: Candidates = (), activation_candidates: Candidates = (), variants: Sequence[Mapping[str, Any]] = (),
            layer_types: Union[str, Sequence[str]] = (), layer_names: Union[str, Sequence[str]] = (),
            kept_layers: Union[str, Sequence[str]] = (), output_index: Optional[int] = None, strategy: str = "optimal",
-           cost: Optional[str] = None, bind: Union[str, Sequence[str]] = (), metric: Optional[Metric] = None, measure: int = 0, output: Optional[PathLike] = None, picture: Optional[PathLike] = None,
+           cost: Optional[str] = None, bind: Union[str, Sequence[str]] = (), metric: Optional[Metric] = None, measure: int = 0, task: str = "auto", output: Optional[PathLike] = None, picture: Optional[PathLike] = None,
            config: Optional[ConfigLike] = None, method: str = "fast", sensitivity_samples: Optional[int] = None, batch_size: int = 20,
            image: str = "", labels: Union[PathLike, Sequence[int], None] = None, samples: int = 0, rules: Sequence[Rule] = (),
            as_is: bool = False, threads: int = 0, progress: Progress = None, **settings: Any) -> SearchResult:
@@ -129,6 +129,7 @@ def search(model: Model, data: Data, candidates: Candidates = (), *, target: Opt
         target: "agreement>=97", "sqnr>=15", "cosine>=0.99", "l2<=0.5", "divergence<=0.05", "top1>=80", "top1_drop<=0.5"; with `metric` also
             "metric>=0.8" and "metric_drop<=0.01", in its unit.
         budget: "bits<=5", "bytes<=3MB", "mac_bits<=40", "time<=1.3".
+        task: as of evaluate(), for a target of its loss, "task_loss<=1" (percent).
         strategy: `optimal`, or `greedy` as AMD Quark's automatic mixed precision.
         cost: what choices cost: bits, bytes, mac_bits or time (default: the budget's, else bits).
         bind: layers of a transformer that get one format: "qkv", the queries, keys and values of an attention; "gate_up", both
@@ -146,6 +147,7 @@ def search(model: Model, data: Data, candidates: Candidates = (), *, target: Opt
     goals.target, goals.budget, goals.cost, goals.strategy = target, budget, cost, strategy
     goals.bind = ",".join(_list(bind)) or "none"
     goals.num_measured = _count("measure", measure)
+    goals.task = task
     use_onnxruntime()
     with tempfile.TemporaryDirectory(prefix="bitpress-") as folder, model_file(model) as path:
         plan = Path(folder) / "plan.json" if output is None else Path(output)
@@ -175,14 +177,59 @@ def autotune(model: Model, output: PathLike, data: Data, *, configs: Sequence[Co
     Returns:
         The report: `chosen`, `is_tolerable`, `measure`, and the `trials`.
     """
-    _count("max_trials", max_trials, 1)
-    if validation is None and (validation_labels is not None or validation_samples):
+    arguments = _native.AutoArguments()
+    arguments.want, arguments.tolerable_loss, arguments.max_trials = "first", tolerable_loss, _count("max_trials", max_trials, 1)
+    arguments.batch_size = _count("batch_size", batch_size, 1)
+    return _auto(arguments, model, output, data, configs, metric, validation, validation_labels, image, labels, samples, validation_samples,
+                 check, as_is, threads, progress)
+
+
+def auto(model: Model, output: PathLike, data: Optional[Data] = None, *, want: str = "balanced", budget: Optional[str] = None,
+         configs: Sequence[ConfigLike] = (), task: str = "auto", metric: Optional[Metric] = None, validation: Optional[Data] = None,
+         validation_labels: Union[PathLike, Sequence[int], None] = None, image: str = "",
+         labels: Union[PathLike, Sequence[int], None] = None, samples: int = 100, validation_samples: int = 0,
+         page: Optional[PathLike] = None, target: str = "auto", batch_size: int = 1, check: bool = True, as_is: bool = False,
+         threads: int = 0, progress: Progress = None) -> Dict[str, Any]:
+    """From a float model to the file that suits its network, this machine and a preference.
+
+    Tries a short list of configurations, measures each beside the float model, and writes the best one. Arguments that are not listed
+    are those of quantize() and autotune().
+
+    Args:
+        data: samples for ranges and for measuring (default: none; then only configurations that need none are tried, and no loss is
+            measured).
+        want: within the limits, `balanced` is the smallest file that is not slower than the float model, `smaller` the smallest,
+            `faster` the fastest, `closest` the one that loses least.
+        budget: limits: "bytes<=3MB,time<=0.8,loss<=1%" (default: a loss of 1 %, and 1.05 of the float model's time where the file shall
+            not be slower).
+        configs: the configurations to try (default: those that suit the network).
+        task: as of evaluate().
+        validation_samples: most samples to measure with (default: as many as ten seconds allow).
+        page: also write a page about the model there, with all trials.
+
+    Returns:
+        The report: `chosen`, `is_tolerable`, `network`, `measure`, `front`, `notes`, and the `trials`.
+    """
+    arguments = _native.AutoArguments()
+    arguments.want, arguments.budget, arguments.task, arguments.target = want, budget, task, target
+    arguments.page = None if page is None else Path(page)
+    arguments.batch_size = _count("batch_size", batch_size, 1)
+    return _auto(arguments, model, output, data, configs, metric, validation, validation_labels, image, labels, samples, validation_samples,
+                 check, as_is, threads, progress)
+
+
+def _auto(arguments: _native.AutoArguments, model: Model, output: PathLike, data: Optional[Data], configs: Sequence[ConfigLike],
+          metric: Optional[Metric], validation: Optional[Data], validation_labels: Union[PathLike, Sequence[int], None], image: str,
+          labels: Union[PathLike, Sequence[int], None], samples: int, validation_samples: int, check: bool, as_is: bool, threads: int,
+          progress: Progress) -> Dict[str, Any]:
+    is_autotune = arguments.want == "first"
+    if validation is None and (validation_labels is not None or (validation_samples and is_autotune)):
         raise InvalidArgumentError("validation_labels and validation_samples are about validation: give it")
+    arguments.configs = [_config(config, (), {}) for config in configs]
+    arguments.check, arguments.as_is, arguments.num_threads = check, as_is, _count("threads", threads)
     use_onnxruntime()
     with model_file(model) as path, sample_arguments(data, labels, image, samples) as source, \
             sample_arguments(validation, validation_labels, "" if validation is None else image, validation_samples) as measured, \
             Reporting(progress) as callback:
-        made = [_config(config, (), {}) for config in configs]
-        report: Dict[str, Any] = json.loads(_native.autotune(path, Path(output), source, measured, made, tolerable_loss, metric, max_trials, check,
-                                                             as_is, _count("batch_size", batch_size, 1), _count("threads", threads), callback))
+        report: Dict[str, Any] = json.loads(_native.auto(path, Path(output), source, measured, arguments, metric, callback))
     return report

@@ -7,6 +7,7 @@
 #include "bitpress/bitpress.h"
 #include "evaluate/evaluate.h"
 #include "runtime/ort_library.h"
+#include "tasks/auto.h"
 #include "tasks/calibrate.h"
 #include "tasks/evaluate.h"
 #include "tasks/plan.h"
@@ -93,6 +94,7 @@ EvaluateResult Evaluate(const EvaluateOptions& options) {
     request.reference = options.reference;
     request.samples = api::ToSpec(options.samples);
     request.batch_size = options.batch_size;
+    request.task = options.task;
     request.num_threads = options.num_threads;
     request.progress = options.progress;
     const evaluate::EvaluationReport report = tasks::Evaluate(request);
@@ -109,6 +111,27 @@ EvaluateResult Evaluate(const EvaluateOptions& options) {
     result.file_bytes = report.file_bytes;
     result.json = evaluate::ToJson(report).dump();
     return result;
+  });
+}
+
+AutoResult ChooseAutomatically(const AutoOptions& options) {
+  return api::AtEntryPoint([&] {
+    tasks::AutoOptions request;
+    request.model = options.model;
+    request.output = options.output;
+    request.page = options.page;
+    request.samples = api::ToSpec(options.samples);
+    if (options.samples.limit == 0) request.samples.limit = tasks::AutoOptions().samples.limit;
+    request.want = ParseWord<tasks::Want>(tasks::kWantWords, options.want, "want");
+    if (!options.budget.empty()) request.limits = tasks::ParseLimits(options.budget);
+    request.task = options.task;
+    request.batch_size = 1;
+    request.num_threads = options.num_threads;
+    request.progress = options.progress;
+    const tasks::AutoReport report = tasks::Auto(request);
+    const tasks::AutoTrial& chosen = report.trials[report.chosen];
+    return AutoResult{chosen.config,     report.is_tolerable, chosen.loss,
+                      chosen.time_ratio, chosen.file_bytes,   tasks::ToJson(report).dump()};
   });
 }
 

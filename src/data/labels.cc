@@ -75,14 +75,15 @@ class CsvReader {
   size_t next_line_ = 1;
 };
 
+// `wanted` is the column beside "file" that an example in the message has.
 size_t FindColumn(const std::vector<std::string>& header, std::string_view name,
-                  std::string_view what) {
+                  std::string_view wanted, std::string_view what) {
   for (size_t i = 0; i < header.size(); ++i) {
     if (ToLower(Trim(header[i])) == name) return i;
   }
   Fail(ErrorCode::kInvalidArgument,
-       "{}: the first line has no column '{}' (columns: {}); expected a header such as file,class",
-       what, name, Join(header, ", "));
+       "{}: the first line has no column '{}' (columns: {}); expected a header such as file,{}",
+       what, name, Join(header, ", "), wanted);
 }
 
 int64_t ParseClass(std::string_view text, std::string_view what, size_t line) {
@@ -99,28 +100,30 @@ int64_t ParseClass(std::string_view text, std::string_view what, size_t line) {
 
 }  // namespace
 
-std::vector<LabelledFile> ParseLabels(std::string_view text, std::string_view what) {
+std::vector<NamedField> ParseColumn(std::string_view text, std::string_view what,
+                                    std::string_view column) {
   CsvReader reader(text, what);
   const std::optional<std::vector<std::string>> header = reader.Next();
   if (!header) {
-    Fail(ErrorCode::kInvalidArgument, "{}: the table is empty, expected a header file,class", what);
+    Fail(ErrorCode::kInvalidArgument, "{}: the table is empty, expected a header file,{}", what,
+         column);
   }
-  const size_t file_column = FindColumn(*header, "file", what);
-  const size_t class_column = FindColumn(*header, "class", what);
-  std::vector<LabelledFile> rows;
+  const size_t file_column = FindColumn(*header, "file", column, what);
+  const size_t text_column = FindColumn(*header, column, column, what);
+  std::vector<NamedField> rows;
   std::map<std::string, size_t> lines;
   while (std::optional<std::vector<std::string>> fields = reader.Next()) {
-    if (fields->size() <= std::max(file_column, class_column)) {
+    if (fields->size() <= std::max(file_column, text_column)) {
       Fail(ErrorCode::kInvalidArgument, "{}: line {} has {} columns, the header has {}", what,
            reader.line(), fields->size(), header->size());
     }
-    LabelledFile row;
+    NamedField row;
     row.file = std::string(Trim((*fields)[file_column]));
     row.line = reader.line();
     if (row.file.empty()) {
       Fail(ErrorCode::kInvalidArgument, "{}: line {}: the file name is empty", what, row.line);
     }
-    row.label = ParseClass((*fields)[class_column], what, row.line);
+    row.text = std::move((*fields)[text_column]);
     const auto [other, is_new] = lines.emplace(row.file, row.line);
     if (!is_new) {
       Fail(ErrorCode::kInvalidArgument, "{}: line {}: '{}' is listed already in line {}", what,
@@ -130,6 +133,19 @@ std::vector<LabelledFile> ParseLabels(std::string_view text, std::string_view wh
   }
   if (rows.empty()) {
     Fail(ErrorCode::kInvalidArgument, "{}: the table lists no files", what);
+  }
+  return rows;
+}
+
+std::vector<NamedField> LoadColumn(const std::filesystem::path& csv, std::string_view column) {
+  return ParseColumn(ReadFile(csv), csv.string(), column);
+}
+
+std::vector<LabelledFile> ParseLabels(std::string_view text, std::string_view what) {
+  std::vector<LabelledFile> rows;
+  for (NamedField& field : ParseColumn(text, what, "class")) {
+    const int64_t label = ParseClass(field.text, what, field.line);
+    rows.push_back({std::move(field.file), label, field.line});
   }
   return rows;
 }

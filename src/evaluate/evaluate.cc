@@ -48,6 +48,7 @@ class Evaluator::Impl {
  public:
   explicit Impl(const EvaluateOptions& options)
       : options_(options),
+        task_(ParseTask(options.task)),
         file_bytes_(graph::StoredBytes(options.model)),
         model_(options.model, ModelFile(), ToSessionOptions(options)) {
     if (!options.reference.empty()) {
@@ -204,8 +205,61 @@ class Evaluator::Impl {
       CountClasses(outputs[index], reference_ ? &wanted[match_[index]] : nullptr, batch, size,
                    model_.outputs()[index].name, counted_.batch);
     }
+    if (is_timed_) MeasureTask(batch, inputs, outputs, wanted, size);
     counted_.batch.num_samples = batch.num_samples;
     AddBatch();
+  }
+
+  // Adds a run of `size` samples, padding included, to the measure of the task.
+  void MeasureTask(const data::Batch& batch, const std::vector<Tensor>& inputs,
+                   const std::vector<Output>& outputs, const std::vector<Output>& wanted,
+                   size_t size) {
+    if (counted_.logits) return;
+    std::vector<const Output*> reference;
+    for (size_t i = 0; i < (reference_ ? outputs.size() : 0); ++i) {
+      reference.push_back(&wanted[match_[i]]);
+    }
+    const Tensor* const mask = MaskOf(inputs);
+    if (counted_.num_batches == 0) {
+      TaskInterface interface;
+      for (const auto& output : model_.outputs()) interface.output_names.push_back(output.name);
+      for (size_t i = 0; i < outputs.size(); ++i) {
+        interface.outputs.push_back(reference_ ? *reference[i] : outputs[i]);
+      }
+      interface.batch_size = size;
+      interface.reads_tokens = options_.tokens.has_value() || mask != nullptr;
+      interface.reads_image = !inputs.empty() && inputs[0].dims.size() == 4;
+      task_meter_ = MakeTaskMeter(task_, interface);
+    }
+    if (!task_meter_) return;
+    std::vector<TaskSample> samples =
+        SamplesOfRun(batch.names, batch.num_samples, size, outputs, reference);
+    for (size_t i = 0; i < samples.size(); ++i) {
+      if (mask != nullptr) samples[i].mask = MaskRow(*mask, i);
+      if (inputs[0].dims.size() == 4) {
+        samples[i].input_height = inputs[0].dims[2];
+        samples[i].input_width = inputs[0].dims[3];
+      }
+      task_meter_->Add(samples[i]);
+    }
+  }
+
+  // Returns the input that says which tokens count; null: there is none.
+  const Tensor* MaskOf(const std::vector<Tensor>& inputs) const {
+    for (size_t i = 0; i < std::min(inputs.size(), model_.inputs().size()); ++i) {
+      if (model_.inputs()[i].name == "attention_mask" && inputs[i].dims.size() == 2) {
+        return &inputs[i];
+      }
+    }
+    return nullptr;
+  }
+
+  static std::vector<int64_t> MaskRow(const Tensor& mask, size_t row) {
+    const std::vector<int64_t> all = ToOutput(mask).integers;
+    const auto size = static_cast<size_t>(mask.dims[1]);
+    if (all.size() < (row + 1) * size) return {};
+    const auto begin = all.begin() + static_cast<ptrdiff_t>(row * size);
+    return {begin, begin + static_cast<ptrdiff_t>(size)};
   }
 
   void AddBatch() {
@@ -341,6 +395,7 @@ class Evaluator::Impl {
     report.load_ms = model_.load_ms();
     report.memory_bytes = model_.memory_bytes();
     if (report.language) AddLanguageTimes(*report.language);
+    if (task_meter_) report.task = task_meter_->Result();
     if (reference_) {
       report.reference_time_ms = reference_->time_ms();
       report.reference_load_ms = reference_->load_ms();
@@ -351,6 +406,8 @@ class Evaluator::Impl {
   }
 
   EvaluateOptions options_;
+  TaskSpec task_;
+  std::unique_ptr<TaskMeter> task_meter_;
   uint64_t file_bytes_ = 0, reference_bytes_ = 0;
   ScratchFolder scratch_;
   ProcessorReport processor_;

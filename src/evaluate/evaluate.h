@@ -21,6 +21,7 @@
 #include "data/token_inputs.h"
 #include "evaluate/language.h"
 #include "evaluate/other_processor.h"
+#include "evaluate/task.h"
 
 namespace bitpress::evaluate {
 
@@ -41,6 +42,9 @@ struct EvaluateSettings {
   // Samples that cannot be read or run are left out, and so many of them may be. 0: the first one
   // is an Error.
   size_t most_failures = 0;
+  // The task in whose terms the model is measured besides, see ParseTask. It needs all samples in
+  // one run: Evaluator::Count does not measure it.
+  std::string task = "auto";
 };
 
 // If failures are allowed, sources have to keep them (data::SourceOptions).
@@ -99,6 +103,7 @@ struct EvaluationReport {
   std::optional<double> reference_time_ms;
   std::optional<double> time_ratio;
   std::optional<LanguageReport> language;
+  std::optional<TaskReport> task;
   double load_ms = 0;
   std::optional<double> reference_load_ms;
   std::optional<uint64_t> memory_bytes, reference_memory_bytes;
@@ -154,6 +159,10 @@ constexpr auto FieldsOf(const EvaluationReport*) {
       Field{"reference_memory_bytes", &Report::reference_memory_bytes},
       Field{"language", &Report::language,
             "How well tokens are predicted. None unless the data are text or tokens."},
+      Field{
+          "task", &Report::task,
+          "Boxes, masks, embeddings, texts or numbers beside the reference's. None if the outputs "
+          "are of no such task."},
       Field{"processor", &Report::processor,
             "The difference to another kind of processor, measured on the first batch."},
       Field{"depends_on_processor", &Report::depends_on_processor,

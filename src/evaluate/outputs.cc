@@ -35,6 +35,33 @@ std::vector<double> ToDoubles(const Tensor& tensor, size_t begin, size_t count) 
   }
 }
 
+// Returns the elements of a tensor of integers; nothing if it is none.
+std::vector<int64_t> ToIntegers(const Tensor& tensor) {
+  const auto copy = [](auto values) {
+    std::vector<int64_t> integers;
+    integers.reserve(values.size());
+    for (const auto value : values) integers.push_back(static_cast<int64_t>(value));
+    return integers;
+  };
+  switch (tensor.type) {
+    case DataType::kBool:
+    case DataType::kUInt8:
+      return copy(tensor.values<uint8_t>());
+    case DataType::kInt8:
+      return copy(tensor.values<int8_t>());
+    case DataType::kInt16:
+      return copy(tensor.values<int16_t>());
+    case DataType::kUInt16:
+      return copy(tensor.values<uint16_t>());
+    case DataType::kInt32:
+      return copy(tensor.values<int32_t>());
+    case DataType::kInt64:
+      return copy(tensor.values<int64_t>());
+    default:
+      return {};
+  }
+}
+
 }  // namespace
 
 bool Output::HasClassScores(size_t batch_size) const {
@@ -53,7 +80,7 @@ std::vector<double> RowOf(const Tensor& tensor, size_t row, size_t size) {
 }
 
 Output ToOutput(const Tensor& tensor) {
-  if (!IsFloat(tensor.type)) return {tensor.dims, {}};
+  if (!IsFloat(tensor.type)) return {tensor.dims, {}, ToIntegers(tensor)};
   return {tensor.dims, ToDoubles(tensor, 0, static_cast<size_t>(tensor.num_elements()))};
 }
 

@@ -14,7 +14,8 @@ namespace bitpress::evaluate {
 // One output of one run.
 struct Output {
   std::vector<int64_t> dims;
-  std::vector<double> values;  // empty if the output is not of floating point
+  std::vector<double> values;          // empty if the output is not of floating point
+  std::vector<int64_t> integers = {};  // likewise, if it is not of integers
 
   // Returns whether the first dimension counts samples, so that the output has one row a sample.
   bool IsPerSample(size_t batch_size) const {
@@ -39,7 +40,8 @@ bool IsFloat(DataType type);
 // many, and IsFloat of their type.
 std::vector<double> RowOf(const Tensor& tensor, size_t row, size_t size);
 
-// Converts a tensor. Tensors of other types than FLOAT, DOUBLE, FLOAT16 and BFLOAT16 get no values.
+// Converts a tensor. One of FLOAT, DOUBLE, FLOAT16 or BFLOAT16 gets values, one of BOOL or of
+// integers of 8 to 64 bits gets integers, and others get neither.
 Output ToOutput(const Tensor& tensor);
 
 }  // namespace bitpress::evaluate

@@ -29,7 +29,7 @@ std::string QuantizeCommand(const plan::QuantConfig& config, const std::string& 
     if (setting.is_derived || value == setting.get(preset)) continue;
     command += " --set " + ShellQuoted(fmt::format("{}={}", setting.key, value));
   }
-  if (!config.rules.empty()) command += "   # and the rules of the settings below";
+  if (config.rules != preset.rules) command += "   # and the rules of the settings below";
   return command;
 }
 

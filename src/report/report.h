@@ -156,6 +156,7 @@ struct Report {
   std::vector<FormatSize> sizes;  // the largest first
   std::vector<FloatTensor> kept_float;
   nlohmann::ordered_json search;  // the file of a search, with "cost_label"; null: none
+  nlohmann::ordered_json trials;  // the report of `auto`; null: none
   std::vector<std::pair<std::string, std::string>> commands;  // purpose, command
   std::vector<std::string> notes;
 };
@@ -168,6 +169,7 @@ constexpr auto FieldsOf(const Report*) {
       Field{"num_layer_samples", &Report::num_layer_samples}, Field{"layers", &Report::layers},
       Field{"tensors", &Report::tensors}, Field{"sizes", &Report::sizes},
       Field{"kept_float", &Report::kept_float}, Field{"search", &Report::search},
+      Field{"trials", &Report::trials},
       ComputedField{"commands",
                     [](const Report& report) { return nlohmann::ordered_json(report.commands); }},
       Field{"notes", &Report::notes});

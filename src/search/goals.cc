@@ -18,15 +18,16 @@ struct MetricWord {
   std::string_view name;
   bool is_at_least;
 };
-constexpr std::array<MetricWord, 9> kMetrics{{{Metric::kSqnr, "sqnr", true},
-                                              {Metric::kCosine, "cosine", true},
-                                              {Metric::kL2, "l2", false},
-                                              {Metric::kAgreement, "agreement", true},
-                                              {Metric::kDivergence, "divergence", false},
-                                              {Metric::kTop1, "top1", true},
-                                              {Metric::kTop1Drop, "top1_drop", false},
-                                              {Metric::kMetric, "metric", true},
-                                              {Metric::kMetricDrop, "metric_drop", false}}};
+constexpr std::array<MetricWord, 10> kMetrics{{{Metric::kSqnr, "sqnr", true},
+                                               {Metric::kCosine, "cosine", true},
+                                               {Metric::kL2, "l2", false},
+                                               {Metric::kAgreement, "agreement", true},
+                                               {Metric::kDivergence, "divergence", false},
+                                               {Metric::kTop1, "top1", true},
+                                               {Metric::kTop1Drop, "top1_drop", false},
+                                               {Metric::kTaskLoss, "task_loss", false},
+                                               {Metric::kMetric, "metric", true},
+                                               {Metric::kMetricDrop, "metric_drop", false}}};
 
 const MetricWord& MetricWordOf(Metric metric) {
   return *std::ranges::find(kMetrics, metric, &MetricWord::metric);
@@ -63,24 +64,12 @@ double ParseBound(const std::string& text) {
   return value;
 }
 
-// Reads a number of bytes: "3MB", "1.5GB", "20000".
-double ParseBytes(const std::string& text) {
-  const std::string lower = ToLower(text);
-  constexpr std::array<std::pair<std::string_view, double>, 4> kUnits{
-      {{"kb", 1e3}, {"mb", 1e6}, {"gb", 1e9}, {"b", 1}}};
-  for (const auto& [unit, factor] : kUnits) {
-    if (!lower.ends_with(unit)) continue;
-    return factor * ParseBound(std::string(Trim(lower.substr(0, lower.size() - unit.size()))));
-  }
-  return ParseBound(lower);
-}
-
 }  // namespace
 
 Target ParseTarget(std::string_view text) {
   constexpr std::string_view kExamples =
-      "sqnr>=15, cosine>=0.99, l2<=0.5, agreement>=98, divergence<=0.05, top1>=80 or "
-      "top1_drop<=0.5";
+      "sqnr>=15, cosine>=0.99, l2<=0.5, agreement>=98, divergence<=0.05, top1>=80, "
+      "top1_drop<=0.5 or task_loss<=1";
   const Comparison comparison = SplitComparison(text, kExamples);
   std::vector<std::string> names;
   for (const MetricWord& word : kMetrics) {
@@ -138,6 +127,9 @@ double Target::ValueOf(const Measurement& measurement) const {
       return percent(measurement.top1, kNoLabels);
     case Metric::kTop1Drop:
       return percent(measurement.reference_top1, kNoLabels) - percent(measurement.top1, kNoLabels);
+    case Metric::kTaskLoss:
+      return percent(measurement.task_loss,
+                     "the outputs are of no task that is known; name one with task");
     case Metric::kMetric:
       return own(measurement.metric);
     case Metric::kMetricDrop:
@@ -165,6 +157,17 @@ Budget ParseBudget(std::string_view text) {
       kind == CostKind::kBytes ? ParseBytes(comparison.bound) : ParseBound(comparison.bound);
   if (bound <= 0) Fail(ErrorCode::kInvalidArgument, "'{}': the bound must be above 0", text);
   return {kind, bound};
+}
+
+double ParseBytes(std::string_view text) {
+  const std::string lower = ToLower(text);
+  constexpr std::array<std::pair<std::string_view, double>, 4> kUnits{
+      {{"kb", 1e3}, {"mb", 1e6}, {"gb", 1e9}, {"b", 1}}};
+  for (const auto& [unit, factor] : kUnits) {
+    if (!lower.ends_with(unit)) continue;
+    return factor * ParseBound(std::string(Trim(lower.substr(0, lower.size() - unit.size()))));
+  }
+  return ParseBound(lower);
 }
 
 std::string Budget::Text() const { return fmt::format("{}<={:g}", CostName(kind), bound); }

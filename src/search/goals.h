@@ -21,6 +21,7 @@ struct Measurement {
   double l2 = 0;
   std::optional<double> agreement, top1, reference_top1;
   std::optional<double> divergence;
+  std::optional<double> task_loss;
   std::optional<double> metric, reference_metric;
   uint64_t file_bytes = 0;
   bool operator==(const Measurement&) const = default;
@@ -37,6 +38,8 @@ constexpr auto FieldsOf(const Measurement*) {
             "unless the samples are tokens."},
       Field{"top1", &Measurement::top1, "Share, 0 to 1. None without labels."},
       Field{"reference_top1", &Measurement::reference_top1},
+      Field{"task_loss", &Measurement::task_loss,
+            "Loss in the terms of the task, as a share. None if the outputs are of no task."},
       Field{"metric", &Measurement::metric,
             "A measure of the caller's own. The larger it is, the better."},
       Field{"reference_metric", &Measurement::reference_metric},
@@ -52,13 +55,15 @@ enum class Metric {
   kDivergence,
   kTop1,
   kTop1Drop,
+  kTaskLoss,
   kMetric,
   kMetricDrop
 };
 
 // A bound that a quantized model shall keep: "sqnr>=15" (dB), "cosine>=0.99", "l2<=0.5",
 // "divergence<=0.05" (nats), "agreement>=98" and "top1>=80" (percent), "top1_drop<=0.5" (percentage
-// points), "metric>=0.8" and "metric_drop<=0.01" (the unit of the caller's own measure).
+// points), "task_loss<=1" (percent), "metric>=0.8" and "metric_drop<=0.01" (the unit of the
+// caller's own measure).
 struct Target {
   Metric metric = Metric::kSqnr;
   double bound = 0;
@@ -85,5 +90,8 @@ struct Budget {
 };
 // Reads a budget. Throws Error(kInvalidArgument) with what may be written.
 Budget ParseBudget(std::string_view text);
+
+// Reads a number of bytes: "3MB", "1.5GB", "20000". Throws Error(kInvalidArgument).
+double ParseBytes(std::string_view text);
 
 }  // namespace bitpress::search

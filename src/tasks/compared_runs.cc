@@ -36,22 +36,26 @@ double CountProducts(const graph::Model& model) {
   return sum;
 }
 
+double ProductsOfRun(const graph::Model& model, double num_products,
+                     const std::vector<Tensor>& first) {
+  double unknown = 1;  // what the unknown dimensions are in all
+  const std::vector<std::string> inputs = model.InputNames();
+  for (size_t i = 0; i < std::min(first.size(), inputs.size()); ++i) {
+    unknown = std::max(unknown, static_cast<double>(first[i].num_elements()) /
+                                    KnownElements(model.InfoOf(inputs[i])));
+  }
+  return std::max(1.0, num_products * unknown);
+}
+
 size_t SamplesToCompare(const graph::Model& model, double num_products,
                         const std::vector<Tensor>& first) {
   // Both models compute about so many in a second, and so many bytes of samples are read.
   constexpr double kProducts = 1e10;
   constexpr double kBytes = 1 << 26;
-  double unknown = 1;  // what the unknown dimensions are in all
   double num_bytes = 1;
-  const std::vector<std::string> inputs = model.InputNames();
-  for (size_t i = 0; i < first.size(); ++i) {
-    num_bytes += static_cast<double>(first[i].bytes.size());
-    if (i >= inputs.size()) continue;
-    unknown = std::max(unknown, static_cast<double>(first[i].num_elements()) /
-                                    KnownElements(model.InfoOf(inputs[i])));
-  }
+  for (const Tensor& tensor : first) num_bytes += static_cast<double>(tensor.bytes.size());
   const double fitting =
-      std::min(kProducts / std::max(1.0, num_products * unknown), kBytes / num_bytes);
+      std::min(kProducts / ProductsOfRun(model, num_products, first), kBytes / num_bytes);
   return static_cast<size_t>(std::clamp(fitting, static_cast<double>(kLeastToCompare),
                                         static_cast<double>(kMostToCompare)));
 }

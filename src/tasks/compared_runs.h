@@ -20,6 +20,11 @@ inline constexpr size_t kMostToCompare = 64;
 // REQUIRES: its shapes were inferred.
 double CountProducts(const graph::Model& model);
 
+// Returns the products of a run with the sample `first`: `num_products`, with its sizes in place of
+// unknown dimensions.
+double ProductsOfRun(const graph::Model& model, double num_products,
+                     const std::vector<Tensor>& first);
+
 // Returns in how many runs outputs are compared: about as many as a second allows, counted in
 // products, so that the number is the same on every machine. `first` is the first sample.
 size_t SamplesToCompare(const graph::Model& model, double num_products,

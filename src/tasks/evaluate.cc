@@ -6,6 +6,8 @@
 #include <vector>
 
 #include "base/atomic_file.h"
+#include "base/error.h"
+#include "base/messages.h"
 #include "ops/time_axis.h"
 #include "runtime/machine.h"
 #include "runtime/session.h"
@@ -114,6 +116,12 @@ bool Evaluator::IsCurrent() const { return impl_->IsCurrent(); }
 
 evaluate::EvaluationReport Evaluate(const EvaluateOptions& options) {
   if (!options.output.empty()) {
+    if (evaluate::ParseTask(options.task).task != evaluate::Task::kFind) {
+      Fail(ErrorCode::kInvalidArgument,
+           "an evaluation file holds no measures of tasks ({}): evaluate all samples at once, "
+           "without {}",
+           OptionName("task"), OptionName("output"));
+    }
     AtomicFile file(options.output);  // before any work: one that cannot be written would cost all
     const evaluate::EvaluationState state =
         Evaluator(options).Count(options.samples, options.progress);

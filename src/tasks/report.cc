@@ -74,6 +74,7 @@ class Reporter {
       table_ = LoadTable(reference_, Rewrites(), options_.calibration);
     }
     if (!options_.search.empty()) result_.search = ReadSearchReport(options_.search);
+    result_.trials = options_.trials;
     if (config_) {
       result_.config = config_->name;
       result_.settings = report::ChangedSettings(*config_);
@@ -159,6 +160,7 @@ class Reporter {
     evaluation.model = options_.model;
     evaluation.reference = options_.reference;
     evaluation.batch_size = options_.batch_size;
+    evaluation.task = options_.task;
     result_.evaluation = Evaluate(evaluation);
     result_.num_layer_samples =
         std::min(result_.evaluation->num_samples, options_.num_layer_samples);

@@ -23,6 +23,7 @@ struct ReportOptions : RunOptions {
   std::filesystem::path json;       // the contents of the page as JSON; empty: none
   size_t num_layer_samples = 16;    // the first ones, for layers and histograms
   size_t batch_size = 20;           // for accuracy
+  std::string task = "auto";        // likewise, as in EvaluateOptions
   // The statistics of the float model's activations, a file of Calibrate. Empty: they are gathered.
   std::filesystem::path calibration;
   // The plan that the model was made from, which has the reasons why tensors stayed float. Empty:
@@ -33,6 +34,7 @@ struct ReportOptions : RunOptions {
   // The report of Quantize for this model, with its plan and the results of fine-tuning. May be
   // null.
   const QuantizeReport* quantized = nullptr;
+  nlohmann::ordered_json trials = {};  // the report of Auto in JSON; null: none
   // The commands that made this page, each with a line on its purpose. The other commands follow
   // from the model.
   std::vector<std::pair<std::string, std::string>> commands;

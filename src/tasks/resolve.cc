@@ -195,6 +195,10 @@ ResolvedModel ResolveModel(const QuantizeOptions& given, ThreadPool& pool, Quant
   return {std::move(prepared.model), std::move(resolved)};
 }
 
+graph::Model PreparedFor(const QuantizeOptions& options, const plan::QuantConfig& config) {
+  return Prepare(options, plan::ResolveRewrites(config)).model;
+}
+
 finetune::FinetuneOptions FinetuneOptionsFor(const plan::QuantConfig& config,
                                              const RunOptions& options) {
   finetune::FinetuneOptions finetune;

@@ -22,6 +22,10 @@ struct ResolvedModel {
 ResolvedModel ResolveModel(const QuantizeOptions& options, ThreadPool& pool,
                            QuantizeReport& report);
 
+// Returns the model after its preparation for a configuration, from `options.shared` if another
+// run made it. Throws Error.
+graph::Model PreparedFor(const QuantizeOptions& options, const plan::QuantConfig& config);
+
 // Returns the options of a configuration's fine-tuning, without a journal.
 finetune::FinetuneOptions FinetuneOptionsFor(const plan::QuantConfig& config,
                                              const RunOptions& run);

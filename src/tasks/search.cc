@@ -84,6 +84,7 @@ TrialOptions TrialsOf(const SearchOptions& options) {
   trials.validation = options;
   trials.batch_size = options.batch_size;
   trials.output_index = options.output_index;
+  trials.task = options.task;
   trials.metric = options.metric;
   return trials;
 }

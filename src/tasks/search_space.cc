@@ -156,6 +156,7 @@ std::string SearchSpace::Key() const {
            {"op_types", options_.selection.op_types},
            {"names", options_.selection.names},
            {"kept_names", options_.selection.kept_names},
+           {"task", options_.task},
            {"output_index", options_.output_index ? Json(*options_.output_index) : Json()}};
   for (const search::Part& part : space_.parts) {
     key["parts"].push_back(
@@ -218,6 +219,7 @@ search::Measurement SearchSpace::MeasurePlan(plan::QuantPlan plan, size_t batch_
   options.reference = options_.model;
   options.batch_size = batch_size;
   options.output_index = options_.output_index;
+  options.task = options_.task;
   options.num_threads = runtime::SessionThreads(options_.num_threads);
   if (tokens) {
     options.tokens = std::move(tokens);
@@ -241,6 +243,7 @@ search::Measurement ToMeasurement(const evaluate::EvaluationReport& report, cons
     measurement.agreement = report.language->agreement;
     measurement.divergence = report.language->mean_divergence;
   }
+  if (report.task) measurement.task_loss = report.task->loss;
   measurement.top1 = report.top1;
   measurement.reference_top1 = report.reference_top1;
   measurement.file_bytes = report.file_bytes;

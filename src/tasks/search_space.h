@@ -45,6 +45,8 @@ struct SpaceOptions : RunOptions {
   search::LayerSelection selection;
   // The position of the only output of the model that losses are about. Nothing: all outputs.
   std::optional<size_t> output_index;
+  // The task in whose terms whole models are measured, as EvaluateOptions::task.
+  std::string task = "auto";
   rewrite::Preparation preparation = rewrite::Preparation::kOptimize;
   search::Method method = search::Method::kFast;
   size_t num_sensitivity_samples = 0;  // the first ones of `samples`; 0: 32, of tokens 2

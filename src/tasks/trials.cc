@@ -5,7 +5,7 @@
 
 #include "base/error.h"
 #include "tasks/evaluate.h"
-#include "tasks/quantize.h"
+#include "tasks/resolve.h"
 
 namespace bitpress::tasks {
 
@@ -13,21 +13,32 @@ Trials::Trials(TrialOptions options) : options_(std::move(options)) {
   reference_metric_ = MeasureOwn(options_.model);
 }
 
-void Trials::Quantize(const std::filesystem::path& output,
-                      const std::variant<plan::QuantConfig, plan::QuantPlan>& decisions) const {
+QuantizeOptions Trials::Options() const {
   QuantizeOptions quantize;
   static_cast<RunOptions&>(quantize) = options_;
   quantize.model = options_.model;
-  quantize.output = output;
   quantize.preparation = options_.preparation;
+  quantize.target = options_.target;
   quantize.is_checked = options_.is_checked;
   quantize.shared = options_.shared;
+  return quantize;
+}
+
+graph::Model Trials::Prepare(const plan::QuantConfig& config) const {
+  return PreparedFor(Options(), config);
+}
+
+QuantizeReport Trials::Quantize(
+    const std::filesystem::path& output,
+    const std::variant<plan::QuantConfig, plan::QuantPlan>& decisions) const {
+  QuantizeOptions quantize = Options();
+  quantize.output = output;
   if (const auto* config = std::get_if<plan::QuantConfig>(&decisions)) {
     quantize.config = *config;
   } else {
     quantize.plan = std::get<plan::QuantPlan>(decisions);
   }
-  tasks::Quantize(quantize);
+  return tasks::Quantize(quantize);
 }
 
 evaluate::EvaluationReport Trials::Evaluate(const std::filesystem::path& model) const {
@@ -37,6 +48,7 @@ evaluate::EvaluationReport Trials::Evaluate(const std::filesystem::path& model) 
   evaluate.reference = options_.model;
   evaluate.batch_size = options_.batch_size;
   evaluate.output_index = options_.output_index;
+  evaluate.task = options_.task;
   return tasks::Evaluate(evaluate);
 }
 

@@ -1,11 +1,12 @@
 // The trials of one model: each quantizes it in another way, and measures what came out beside the
-// float model. `autotune` and `search` use it.
+// float model. `auto` and `search` use it.
 #pragma once
 
 #include <cstddef>
 #include <filesystem>
 #include <memory>
 #include <optional>
+#include <string>
 #include <variant>
 
 #include "evaluate/evaluate.h"
@@ -13,6 +14,7 @@
 #include "plan/quant_plan.h"
 #include "rewrite/prepare.h"
 #include "tasks/metric.h"
+#include "tasks/quantize.h"
 #include "tasks/run.h"
 
 namespace bitpress::tasks {
@@ -24,9 +26,11 @@ struct TrialOptions : RunOptions {
   std::filesystem::path model;
   rewrite::Preparation preparation = rewrite::Preparation::kOptimize;
   bool is_checked = true;                             // as in QuantizeOptions
+  Target target = Target::kAutomatic;                 // likewise
   RunOptions validation = {};                         // the samples that are measured
   size_t batch_size = 20;                             // of these
   std::optional<size_t> output_index = std::nullopt;  // as in EvaluateOptions
+  std::string task = "auto";                          // likewise
   // The caller's own measure of accuracy. It measures the float model first. May be empty.
   ModelMetric metric = {};
   // What several trials have in common is done once and kept here (shared_work.h). Null: there is
@@ -39,9 +43,11 @@ class Trials {
   // Measures the float model by the caller's own measure. Throws Error if that gives no number.
   explicit Trials(TrialOptions options);
 
+  // Returns the float model after its preparation for a configuration. Throws Error.
+  graph::Model Prepare(const plan::QuantConfig& config) const;
   // Quantizes the model as Quantize does. Throws Error.
-  void Quantize(const std::filesystem::path& output,
-                const std::variant<plan::QuantConfig, plan::QuantPlan>& decisions) const;
+  QuantizeReport Quantize(const std::filesystem::path& output,
+                          const std::variant<plan::QuantConfig, plan::QuantPlan>& decisions) const;
   // Compares a quantized model with the float one. Throws Error.
   evaluate::EvaluationReport Evaluate(const std::filesystem::path& model) const;
 
@@ -50,7 +56,13 @@ class Trials {
   std::optional<double> MeasureOwn(const std::filesystem::path& model) const;
   std::optional<double> reference_metric() const { return reference_metric_; }
 
+  const RunOptions& validation() const { return options_.validation; }
+  // Measures on at most so many samples from now on.
+  void LimitValidation(size_t limit) { options_.validation.samples.limit = limit; }
+
  private:
+  QuantizeOptions Options() const;
+
   TrialOptions options_;
   std::optional<double> reference_metric_;
 };

@@ -217,13 +217,13 @@ void WarnOfSpeed(const QuantizeReport& report, std::vector<Warning>& warnings) {
     if (reads_activations) {
       return "quantize weights alone (activations=none), which computes in float, or compare "
              "presets "
-             "(bitpress autotune)";
+             "(bitpress auto)";
     }
     if (report.transform.native.num_nodes > 0) {
       return "target=portable decodes the weights when the model is loaded, and computes in float "
              "then";
     }
-    return "compare other presets (bitpress autotune)";
+    return "compare other presets (bitpress auto)";
   };
   warnings.push_back(
       {"slower", fmt::format("slower than the given model on this machine, {:.2f} of its time: {}",

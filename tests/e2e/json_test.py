@@ -69,6 +69,7 @@ def test_every_report_has_json(conv_path, samples, tmp_path, bitpress):
     assert both(bitpress, tmp_path, "search", conv_path, *space)[1]["front"]
     tuned = ["-o", tmp_path / "tuned.onnx", "--data", samples, *one_thread, "--configs", "MX9"]
     assert both(bitpress, tmp_path, "autotune", conv_path, *tuned)[1]["trials"]
+    assert both(bitpress, tmp_path, "auto", conv_path, *tuned, "--no-report")[1]["trials"]
 
 
 @pytest.mark.quick

@@ -149,6 +149,7 @@ def test_files_for_scripts_have_a_version(bitpress, tmp_path):
             "evaluation": ["evaluate", model, *data, "--json", path],
             "report": ["report", model, "--reference", source, "-o", tmp_path / "page.html", "--json", path],
             "sensitivity": ["sensitivity", source, "--candidates", "mx6", *data, "-o", path],
+            "auto": ["auto", source, "--configs", "MX9", *data, "-o", tmp_path / "best.onnx", "--no-report", "--json", path],
             "autotune": ["autotune", source, "--configs", "MX9", *data, "-o", tmp_path / "best.onnx", "--json", path],
             "doctor": ["doctor", "--json", path]}.items():
         bitpress.ok(*arguments)

@@ -13,7 +13,7 @@ def unchecked():
     """Models are written unchecked, as by the fixture `bitpress` of the command line: the check starts a process, which costs several
     times the rest. Tests of what the check says give check=True."""
     with pytest.MonkeyPatch.context() as patch:
-        for function in (bitpress.quantize, bitpress.autotune):
+        for function in (bitpress.quantize, bitpress.auto, bitpress.autotune):
             patch.setitem(function.__kwdefaults__, "check", False)
         yield
 

@@ -104,6 +104,30 @@ def test_autotune_takes_the_first_that_is_good_enough(tmp_path, conv_path, image
     assert held_back["trials"][0]["evaluation"]["num_samples"] == 6
 
 
+def test_auto_writes_the_smallest_that_keeps_the_limits(tmp_path, conv_path, images):
+    page = tmp_path / "page.html"
+    report = bitpress.auto(conv_path, tmp_path / "out.onnx", images, want="smaller", budget="loss<=50%", page=page, validation_samples=8)
+    assert report["network"] == "convolutional" and report["is_tolerable"]
+    trials = {trial["config"]: trial for trial in report["trials"]}
+    kept = [trial["file_bytes"] for trial in trials.values() if trial["keeps_limits"]]
+    assert trials[report["chosen"]]["file_bytes"] == min(kept) == (tmp_path / "out.onnx").stat().st_size
+    assert {trial["evaluation"]["num_samples"] for trial in trials.values()} == {8} and '"bitpress_auto"' in page.read_text()
+    alone = bitpress.auto(conv_path, tmp_path / "out.onnx")
+    assert all(trial["loss"] is None for trial in alone["trials"]) and "without samples" in alone["notes"][0]
+    with pytest.raises(bitpress.InvalidArgumentError, match="did you mean 'smaller'"):
+        bitpress.auto(conv_path, tmp_path / "out.onnx", images, want="smaler")
+
+
+def test_the_task_of_an_evaluation(tmp_path, conv_path, images):
+    bitpress.quantize(conv_path, tmp_path / "q.onnx", "MX4")
+    report = bitpress.evaluate(tmp_path / "q.onnx", images, conv_path, task="regression")
+    wanted, found = (outputs(path, {"image": images})[0].astype(float) for path in (conv_path, tmp_path / "q.onnx"))
+    share = np.square(found - wanted).sum() / np.square(wanted - wanted.mean(axis=0)).sum()
+    assert report.task is not None and report.task.task == "regression"
+    assert report.task.loss == pytest.approx(share, rel=1e-3) and report.task.figures[0].value == pytest.approx(1 - share, rel=1e-3)
+    assert bitpress.evaluate(tmp_path / "q.onnx", images, conv_path, task="none").task is None
+
+
 def test_a_measure_of_ones_own(tmp_path, conv_path, images, candidates):
     """The metric gets the float model first and then each tried model. All of them run without our library."""
     wanted = outputs(conv_path, {"image": images})[0]

@@ -192,6 +192,38 @@ function frontChart(width, points, chosen, costLabel, say) {
   return svg;
 }
 
+// points: [{bytes, loss, isChosen, isOnFront, name, text}]. The loss has a logarithmic axis; none at all is its lower end.
+function trialsChart(width, points, say) {
+  const height = Math.min(360, Math.max(240, width * 0.45)), left = 60, right = width - 14, top = 22, bottom = height - 40;
+  const least = 1e-5;
+  const level = (loss) => Math.log10(Math.max(loss, least));
+  const x = makeScale(0, Math.max(...points.map((point) => point.bytes)) / 1e6, left, right, width < 500 ? 4 : 8);
+  const levels = points.map((point) => level(point.loss));
+  const from = Math.floor(Math.min(...levels)), to = Math.max(from + 1, Math.ceil(Math.max(...levels)));
+  const y = (value) => bottom - ((value - from) / (to - from)) * (bottom - top);
+  const svg = svgNode("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": "Loss against bytes" });
+  for (let tick = from; tick <= to; ++tick) {
+    svg.append(svgNode("line", { class: "grid", x1: left, x2: right, y1: y(tick), y2: y(tick) }));
+    svg.append(svgNode("text", { x: left - 6, y: y(tick) + 4, "text-anchor": "end" }, `${Number((100 * 10 ** tick).toPrecision(2))} %`));
+  }
+  for (const tick of x.ticks) svg.append(svgNode("text", { x: x(tick), y: bottom + 18, "text-anchor": "middle" }, compact(tick)));
+  svg.append(svgNode("text", { x: (left + right) / 2, y: height - 4, "text-anchor": "middle" }, "MB of the file; loss upwards"));
+  const front = points.filter((point) => point.isOnFront).sort((a, b) => a.bytes - b.bytes);
+  const path = front.map((point, i) => `${i ? "L" : "M"}${x(point.bytes / 1e6).toFixed(1)} ${y(level(point.loss)).toFixed(1)}`).join("");
+  svg.append(svgNode("path", { class: "predicted", d: path }));
+  for (const point of points) {
+    const at = { cx: x(point.bytes / 1e6).toFixed(1), cy: y(level(point.loss)).toFixed(1) };
+    const dot = svgNode("circle", { class: `point ${point.isChosen ? "chosen" : "measured"}`, ...at, r: point.isChosen ? 6 : 4, "data-trial": point.name,
+      tabindex: 0, role: "button", "aria-label": point.text });
+    dot.addEventListener("pointermove", (event) => showTip(point.text, event));
+    dot.addEventListener("pointerleave", hideTip);
+    dot.addEventListener("click", () => say(point.text));
+    dot.addEventListener("keydown", (event) => { if (event.key === "Enter") say(point.text); });
+    svg.append(dot);
+  }
+  return svg;
+}
+
 // parts: [{name, share, text}], shares of the whole.
 function stackedBar(width, parts) {
   const height = 34;

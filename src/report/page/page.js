@@ -196,6 +196,39 @@ function drawFront() {
   drawAtWidth(element("front"), (width) => frontChart(width, points, search.chosen, search.cost_label, (text) => { element("front-point").textContent = text; }));
 }
 
+function tableOf(id, head, rows) {
+  const row = (cells, name) => htmlNode("tr", {}, ...cells.map((cell, i) => htmlNode(name, { class: i === 0 ? null : "number" }, cell)));
+  element(id).replaceChildren(htmlNode("thead", {}, row(head, "th")), htmlNode("tbody", {}, ...rows.map((cells) => row(cells, "td"))));
+}
+
+// What `auto` tried: loss against bytes, and a row for each configuration.
+function drawTrials() {
+  const found = report.trials;
+  if (!found) { hideSection("trials-section"); return; }
+  const loss = (trial) => (typeof trial.loss === "number" ? percent(trial.loss) : "–");
+  const time = (trial) => (trial.time_ratio ? trial.time_ratio.toFixed(2) : "–");
+  element("trials-text").textContent = `${found.network} network, wanted: ${found.want}, limits: ${found.limits}. ` +
+    `Chosen: ${found.chosen}${found.is_tolerable ? "" : ", which does not keep them: none does"}.`;
+  const points = found.trials.filter((trial) => typeof trial.loss === "number").map((trial) => ({
+    bytes: trial.file_bytes, loss: trial.loss, isChosen: trial.config === found.chosen, isOnFront: found.front.includes(trial.config),
+    name: trial.config, text: `${trial.config}: loss ${loss(trial)}, ${bytes(trial.file_bytes)}, time ${time(trial)}` }));
+  if (points.length > 0) {
+    drawAtWidth(element("trials"), (width) => trialsChart(width, points, (text) => { element("trials-point").textContent = text; }));
+  }
+  tableOf("trials-table", ["configuration", `loss${found.measure ? ` (${found.measure})` : ""}`, "bytes", "time over float", "keeps the limits"],
+    found.trials.map((trial) => (trial.error ? [trial.config, trial.error, "", "", "no"]
+      : [trial.config, loss(trial), bytes(trial.file_bytes), time(trial), trial.keeps_limits ? "yes" : "no"])));
+}
+
+function drawTask() {
+  const task = report.evaluation?.task;
+  if (!task) { hideSection("task-section"); return; }
+  element("task-text").textContent = `${task.task}${task.how ? `: ${task.how}` : ""}; ${task.num_samples} samples` +
+    (task.loss === null ? "" : `; loss ${(100 * task.loss).toFixed(2)} % (${task.loss_name})`);
+  tableOf("task", ["figure", "this model", "float model"],
+    task.figures.map((figure) => [figure.name, number(figure.value), number(figure.reference)]));
+}
+
 function drawKept() {
   const groups = new Map();
   for (const tensor of report.kept_float) {
@@ -222,6 +255,8 @@ function drawCommands() {
 drawSummary();
 drawNetwork();
 drawSizes();
+drawTrials();
+drawTask();
 drawFront();
 drawKept();
 drawCommands();

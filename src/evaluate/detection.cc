@@ -1,0 +1,325 @@
+#include "evaluate/detection.h"
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+
+#include "base/error.h"
+
+namespace bitpress::evaluate {
+namespace {
+
+Box Centred(double x, double y, double width, double height) {
+  return {x - width / 2, y - height / 2, x + width / 2, y + height / 2, 0, 0};
+}
+
+// Returns the numbers of an output of floats or integers.
+std::vector<double> NumbersOf(const SampleOutput& output) {
+  if (output.integers.empty()) return {output.values.begin(), output.values.end()};
+  return {output.integers.begin(), output.integers.end()};
+}
+
+[[noreturn]] void FailLayout(const std::string& layout, std::string_view expected) {
+  Fail(ErrorCode::kInvalidArgument, "the outputs hold no boxes of layout {}: expected {}", layout,
+       expected);
+}
+
+// Boxes of one output in which box i has field j at i * box_step + j * field_step.
+struct Fields {
+  const double* data;
+  size_t num_boxes, num_fields, box_step, field_step;
+
+  double At(size_t box, size_t field) const { return data[box * box_step + field * field_step]; }
+};
+
+// Adds the boxes of YOLO heads. With an objectness, scores are its products.
+void ReadYolo(const Fields& fields, bool has_objectness, double least, std::vector<Box>& boxes) {
+  const size_t first = has_objectness ? 5 : 4;
+  for (size_t i = 0; i < fields.num_boxes; ++i) {
+    const double objectness = has_objectness ? fields.At(i, 4) : 1;
+    if (!(objectness >= least)) continue;
+    size_t best = first;
+    for (size_t j = first; j < fields.num_fields; ++j) {
+      if (fields.At(i, j) > fields.At(i, best)) best = j;
+    }
+    const double score = fields.num_fields > first ? objectness * fields.At(i, best) : objectness;
+    if (!(score >= least)) continue;
+    Box box = Centred(fields.At(i, 0), fields.At(i, 1), fields.At(i, 2), fields.At(i, 3));
+    box.score = score;
+    box.label = static_cast<int64_t>(best - first);
+    boxes.push_back(box);
+  }
+}
+
+const SampleOutput& OfAxes(const std::vector<SampleOutput>& outputs, size_t num_axes,
+                           const std::string& layout, std::string_view expected) {
+  for (const SampleOutput& output : outputs) {
+    if (output.dims.size() == num_axes && !output.values.empty()) return output;
+  }
+  FailLayout(layout, expected);
+}
+
+void ReadEndToEnd(const std::vector<SampleOutput>& outputs, double least, std::vector<Box>& boxes) {
+  constexpr std::string_view kExpected = "[boxes, 6]";
+  const SampleOutput& output = OfAxes(outputs, 2, "end2end", kExpected);
+  if (output.dims[1] != 6) FailLayout("end2end", kExpected);
+  for (size_t i = 0; i + 6 <= output.values.size(); i += 6) {
+    const double* const row = &output.values[i];
+    if (!(row[4] >= least)) continue;
+    boxes.push_back({row[0], row[1], row[2], row[3], row[4], std::llround(row[5])});
+  }
+}
+
+void ReadApart(const std::vector<SampleOutput>& outputs, double least, std::vector<Box>& boxes) {
+  constexpr std::string_view kExpected = "[boxes, 4], then [boxes] scores and [boxes] classes";
+  const SampleOutput& corners = OfAxes(outputs, 2, "apart", kExpected);
+  const auto num_boxes = static_cast<size_t>(corners.dims[0]);
+  std::vector<std::vector<double>> lists;
+  std::optional<double> number;
+  for (const SampleOutput& output : outputs) {
+    std::vector<double> numbers = NumbersOf(output);
+    const bool is_list = output.dims.size() == 1 && numbers.size() == num_boxes;
+    if (numbers.size() == 1 && num_boxes != 1) number = numbers[0];
+    if (is_list) lists.push_back(std::move(numbers));
+  }
+  if (corners.dims[1] != 4 || lists.size() != 2) FailLayout("apart", kExpected);
+  const size_t count =
+      number ? std::min(num_boxes, static_cast<size_t>(std::max(0.0, *number))) : num_boxes;
+  for (size_t i = 0; i < count; ++i) {
+    const double* const row = &corners.values[4 * i];
+    if (!(lists[0][i] >= least)) continue;
+    boxes.push_back({row[0], row[1], row[2], row[3], lists[0][i], std::llround(lists[1][i])});
+  }
+}
+
+void ReadCenterMap(const std::vector<SampleOutput>& outputs, double stride, double least,
+                   std::vector<Box>& boxes) {
+  constexpr std::string_view kExpected = "[1, h, w], [2, h, w] and [2, h, w]";
+  std::vector<const SampleOutput*> pairs;
+  const SampleOutput* scores = nullptr;
+  for (const SampleOutput& output : outputs) {
+    if (output.dims.size() != 3) continue;
+    if (output.dims[0] == 1 && scores == nullptr) scores = &output;
+    if (output.dims[0] == 2) pairs.push_back(&output);
+  }
+  if (scores == nullptr || pairs.size() != 2) FailLayout("centermap", kExpected);
+  const auto width = static_cast<size_t>(scores->dims[2]);
+  const size_t num_cells = scores->values.size();
+  for (size_t i = 0; i < num_cells; ++i) {
+    if (!(scores->values[i] >= least)) continue;
+    const auto at = [&](size_t pair, size_t channel) {
+      return pairs[pair]->values[channel * num_cells + i];
+    };
+    Box box = Centred((static_cast<double>(i % width) + at(1, 1) + 0.5) * stride,
+                      (static_cast<double>(i / width) + at(1, 0) + 0.5) * stride,
+                      std::exp(at(0, 1)) * stride, std::exp(at(0, 0)) * stride);
+    box.score = scores->values[i];
+    boxes.push_back(box);
+  }
+}
+
+// Leaves out boxes that a better one of their class covers. The result is the best first.
+std::vector<Box> Suppressed(std::vector<Box> boxes, double iou) {
+  std::ranges::stable_sort(boxes, std::greater<>(), &Box::score);
+  constexpr size_t kMostBoxes = 300;
+  std::vector<Box> kept;
+  for (const Box& box : boxes) {
+    if (kept.size() == kMostBoxes) break;
+    const bool is_covered = std::ranges::any_of(kept, [&](const Box& better) {
+      return better.label == box.label && Iou(better, box) > iou;
+    });
+    if (!is_covered) kept.push_back(box);
+  }
+  return kept;
+}
+
+double AreaOf(const Box& box) {
+  return std::max(0.0, box.right - box.left) * std::max(0.0, box.bottom - box.top);
+}
+
+double Shared(const Box& a, const Box& b) {
+  return AreaOf({std::max(a.left, b.left), std::max(a.top, b.top), std::min(a.right, b.right),
+                 std::min(a.bottom, b.bottom), 0, 0});
+}
+
+// A found box of a class, and whether it has a label. One that lies in a crowd counts neither way.
+struct Verdict {
+  double score = 0;
+  bool is_right = false;
+};
+
+// Matches the boxes of one image and class. Returns the number of labels that count.
+size_t Match(const LabelledImage& image, int64_t label, double threshold,
+             std::vector<Verdict>& verdicts) {
+  constexpr size_t kMostFound = 100;
+  std::vector<const LabelledBox*> wanted;
+  for (const LabelledBox& box : image.wanted) {
+    if (box.label == label) wanted.push_back(&box);
+  }
+  std::ranges::stable_sort(wanted, {}, &LabelledBox::is_crowd);
+  std::vector<bool> is_taken(wanted.size());
+  size_t num_found = 0;
+  for (const Box& box : image.found) {
+    if (box.label != label) continue;
+    if (++num_found > kMostFound) break;
+    double best = std::min(threshold, 1 - 1e-10);
+    std::optional<size_t> match;
+    for (size_t i = 0; i < wanted.size(); ++i) {
+      if (is_taken[i] && !wanted[i]->is_crowd) continue;
+      if (match && !wanted[*match]->is_crowd && wanted[i]->is_crowd) break;
+      const double iou =
+          wanted[i]->is_crowd ? Shared(box, *wanted[i]) / AreaOf(box) : Iou(box, *wanted[i]);
+      if (iou < best) continue;
+      best = iou;
+      match = i;
+    }
+    if (match && wanted[*match]->is_crowd) continue;
+    if (match) is_taken[*match] = true;
+    verdicts.push_back({box.score, match.has_value()});
+  }
+  return static_cast<size_t>(
+      std::ranges::count_if(wanted, [](const LabelledBox* box) { return !box->is_crowd; }));
+}
+
+// Returns the mean precision at 101 recalls, of verdicts in any order.
+double PrecisionOf(std::vector<Verdict> verdicts, size_t num_wanted) {
+  std::ranges::stable_sort(verdicts, std::greater<>(), &Verdict::score);
+  std::vector<double> precisions, recalls;
+  size_t num_right = 0;
+  for (size_t i = 0; i < verdicts.size(); ++i) {
+    if (verdicts[i].is_right) ++num_right;
+    precisions.push_back(static_cast<double>(num_right) / static_cast<double>(i + 1));
+    recalls.push_back(static_cast<double>(num_right) / static_cast<double>(num_wanted));
+  }
+  for (size_t i = precisions.size(); i-- > 1;) {
+    precisions[i - 1] = std::max(precisions[i - 1], precisions[i]);
+  }
+  double sum = 0;
+  for (int step = 0; step <= 100; ++step) {
+    const auto at = std::ranges::lower_bound(recalls, 0.01 * step);
+    if (at != recalls.end()) sum += precisions[static_cast<size_t>(at - recalls.begin())];
+  }
+  return sum / 101;
+}
+
+// Returns whether numbers of one output look like what a layout has: `probabilities` in [0, 1].
+bool AreShares(const Fields& fields, size_t first_field) {
+  for (size_t i = 0; i < fields.num_boxes; ++i) {
+    for (size_t j = first_field; j < fields.num_fields; ++j) {
+      const double value = fields.At(i, j);
+      if (!(value >= 0 && value <= 1)) return false;
+    }
+    if (!(fields.At(i, 2) >= 0 && fields.At(i, 3) >= 0)) return false;
+  }
+  return true;
+}
+
+Fields FieldsOfRows(std::span<const double> values, size_t rows, size_t columns) {
+  return {values.data(), rows, columns, columns, 1};
+}
+Fields FieldsOfColumns(std::span<const double> values, size_t rows, size_t columns) {
+  return {values.data(), columns, rows, 1, columns};
+}
+
+}  // namespace
+
+double Iou(const Box& a, const Box& b) {
+  const double shared = Shared(a, b);
+  const double all = AreaOf(a) + AreaOf(b) - shared;
+  return all > 0 ? shared / all : 0;
+}
+
+std::string FindBoxLayout(const TaskInterface& interface) {
+  if (!interface.reads_image) return "";
+  for (const Output& output : interface.outputs) {
+    if (output.values.empty() || output.dims.size() != 3 ||
+        !output.IsPerSample(interface.batch_size)) {
+      continue;
+    }
+    const auto rows = static_cast<size_t>(output.dims[1]),
+               columns = static_cast<size_t>(output.dims[2]);
+    const std::span<const double> first = output.Row(0, interface.batch_size);
+    constexpr size_t kLeastBoxes = 100, kMostFields = 300, kMostEndToEnd = 1000;
+    const auto is_head = [](size_t num_boxes, size_t num_fields) {
+      return num_boxes >= kLeastBoxes && num_fields >= 5 && num_fields <= kMostFields &&
+             num_boxes > 2 * num_fields;
+    };
+    if (columns == 6 && rows <= kMostEndToEnd) {
+      const Fields fields = FieldsOfRows(first, rows, columns);
+      const bool has_classes = [&] {
+        for (size_t i = 0; i < rows; ++i) {
+          const double score = fields.At(i, 4), label = fields.At(i, 5);
+          if (!(score >= 0 && score <= 1) || label != std::round(label)) return false;
+        }
+        return true;
+      }();
+      if (has_classes) return "end2end";
+    }
+    if (is_head(rows, columns) && AreShares(FieldsOfRows(first, rows, columns), 4)) return "yolo5";
+    if (is_head(columns, rows) && AreShares(FieldsOfColumns(first, rows, columns), 4))
+      return "yolo8";
+  }
+  return "";
+}
+
+std::vector<Box> ReadBoxes(const std::vector<SampleOutput>& outputs,
+                           const DetectionSettings& settings, double least_score) {
+  std::vector<Box> boxes;
+  const std::string& layout = settings.layout;
+  if (layout == "yolo5" || layout == "yolo8") {
+    const SampleOutput& output = OfAxes(outputs, 2, layout, "one output of two axes a sample");
+    const auto rows = static_cast<size_t>(output.dims[0]),
+               columns = static_cast<size_t>(output.dims[1]);
+    const Fields fields = layout == "yolo5" ? FieldsOfRows(output.values, rows, columns)
+                                            : FieldsOfColumns(output.values, rows, columns);
+    if (fields.num_fields < 5) FailLayout(layout, "5 numbers or more for a box");
+    ReadYolo(fields, layout == "yolo5", least_score, boxes);
+  } else if (layout == "end2end") {
+    ReadEndToEnd(outputs, least_score, boxes);
+  } else if (layout == "apart") {
+    ReadApart(outputs, least_score, boxes);
+  } else {
+    ReadCenterMap(outputs, settings.stride, least_score, boxes);
+  }
+  return Suppressed(std::move(boxes), settings.iou);
+}
+
+size_t CountMatches(std::span<const Box> wanted, std::span<const Box> found, double iou) {
+  std::vector<bool> is_taken(wanted.size());
+  size_t num_matches = 0;
+  for (const Box& box : found) {
+    std::optional<size_t> best;
+    for (size_t i = 0; i < wanted.size(); ++i) {
+      if (is_taken[i] || wanted[i].label != box.label || Iou(wanted[i], box) < iou) continue;
+      if (!best || Iou(wanted[i], box) > Iou(wanted[*best], box)) best = i;
+    }
+    if (!best) continue;
+    is_taken[*best] = true;
+    ++num_matches;
+  }
+  return num_matches;
+}
+
+double AveragePrecision(std::span<const LabelledImage> images, std::span<const double> thresholds) {
+  std::set<int64_t> labels;
+  for (const LabelledImage& image : images) {
+    for (const LabelledBox& box : image.wanted) {
+      if (!box.is_crowd) labels.insert(box.label);
+    }
+  }
+  double sum = 0;
+  for (const int64_t label : labels) {
+    for (const double threshold : thresholds) {
+      std::vector<Verdict> verdicts;
+      size_t num_wanted = 0;
+      for (const LabelledImage& image : images) {
+        num_wanted += Match(image, label, threshold, verdicts);
+      }
+      sum += PrecisionOf(std::move(verdicts), num_wanted);
+    }
+  }
+  const auto count = static_cast<double>(labels.size() * thresholds.size());
+  return count > 0 ? sum / count : 0;
+}
+
+}  // namespace bitpress::evaluate

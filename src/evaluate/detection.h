@@ -1,0 +1,73 @@
+// Boxes: reading them out of the outputs of detectors, and how well two sets of them agree. Pure.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "evaluate/task.h"
+
+namespace bitpress::evaluate {
+
+// A box in pixels of the image that the model saw.
+struct Box {
+  double left = 0, top = 0, right = 0, bottom = 0;
+  double score = 0;
+  int64_t label = 0;
+};
+
+// Returns the area that both boxes share over the area that one of them covers.
+double Iou(const Box& a, const Box& b);
+
+// The ways in which outputs hold boxes.
+inline constexpr std::array<std::string_view, 5> kBoxLayouts{
+    // [boxes, 5 + classes]: centre, size, objectness, and a score for each class (YOLO 5, 7).
+    "yolo5",
+    // [4 + classes, boxes]: centre, size, and a score for each class (YOLO 8 to 11).
+    "yolo8",
+    // [boxes, 6]: corners, score and class, after NMS (YOLO 10 and 26, exports with NMS).
+    "end2end",
+    // Outputs apart: [boxes, 4] corners, [boxes] scores, [boxes] classes, and perhaps their number.
+    "apart",
+    // [1, h, w] scores, [2, h, w] logarithms of sizes and [2, h, w] offsets, height before width
+    // (CenterFace).
+    "centermap"};
+
+struct DetectionSettings {
+  std::string layout;
+  double score = 0.25;  // boxes below it do not count
+  double iou = 0.5;     // of boxes that suppress each other
+  double stride = 4;    // pixels of a cell of `centermap`
+};
+
+// Returns the layout that the outputs of a first run have, or "".
+std::string FindBoxLayout(const TaskInterface& interface);
+
+// Returns the boxes of one sample whose score reaches `least_score`, the best first, without those
+// that a better one of their class suppresses. Throws Error(kInvalidArgument) if the outputs have
+// another layout.
+std::vector<Box> ReadBoxes(const std::vector<SampleOutput>& outputs,
+                           const DetectionSettings& settings, double least_score);
+
+// Returns the number of pairs of boxes of one class with an IoU of `iou` or more: each found box,
+// the best first, takes the free wanted one that it covers best.
+size_t CountMatches(std::span<const Box> wanted, std::span<const Box> found, double iou);
+
+// A box of one image that has labels, as COCO has them.
+struct LabelledBox : Box {
+  bool is_crowd = false;  // boxes that lie in it count neither way
+};
+struct LabelledImage {
+  std::vector<LabelledBox> wanted;
+  std::vector<Box> found;  // the best first
+};
+// Returns the average precision as pycocotools has it, with 101 points of recall and at most 100
+// boxes an image: the mean over classes with a label, and over the thresholds of the IoU.
+double AveragePrecision(std::span<const LabelledImage> images, std::span<const double> thresholds);
+
+}  // namespace bitpress::evaluate

@@ -1,0 +1,137 @@
+// Embeddings: how alike two models place samples among each other.
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "base/error.h"
+#include "evaluate/task_meters.h"
+
+namespace bitpress::evaluate {
+namespace {
+
+using Vector = std::vector<double>;
+
+double Dot(const Vector& a, const Vector& b) {
+  return std::inner_product(a.begin(), a.end(), b.begin(), 0.0);
+}
+
+// Scales a vector to length 1. One of zeros stays.
+Vector Normalized(Vector vector) {
+  const double norm = std::sqrt(Dot(vector, vector));
+  if (norm > 0) {
+    for (double& x : vector) x /= norm;
+  }
+  return vector;
+}
+
+// Returns the vector of a sample: the output, or the mean of its rows that the mask counts.
+Vector Pooled(const SampleOutput& output, std::span<const int64_t> mask, bool takes_first) {
+  if (output.dims.size() < 2) return Normalized({output.values.begin(), output.values.end()});
+  const auto num_rows = static_cast<size_t>(output.dims[0]);
+  const size_t size = num_rows == 0 ? 0 : output.values.size() / num_rows;
+  Vector sum(size, 0.0);
+  for (size_t row = 0; row < num_rows; ++row) {
+    if (takes_first && row > 0) break;
+    if (!mask.empty() && (row >= mask.size() || mask[row] == 0)) continue;
+    for (size_t i = 0; i < size; ++i) sum[i] += output.values[row * size + i];
+  }
+  return Normalized(std::move(sum));
+}
+
+class EmbeddingMeter : public TaskMeter {
+ public:
+  EmbeddingMeter(const TaskSpec& spec, size_t output)
+      : output_(output), k_(static_cast<size_t>(spec.Number("k", 10))) {
+    const std::string pool = spec.Text("pool", "mean");
+    if (pool != "mean" && pool != "first") {
+      Fail(ErrorCode::kInvalidArgument, "pool '{}' is not one of mean|first", pool);
+    }
+    takes_first_ = pool == "first";
+  }
+
+  void Add(const TaskSample& sample) override {
+    ++num_samples_;
+    // Similarities are those of pairs, so that their number grows with the square.
+    constexpr size_t kMostKept = 1000;
+    if (sample.reference.empty()) return;
+    Vector found = Pooled(sample.outputs[output_], sample.mask, takes_first_);
+    Vector wanted = Pooled(sample.reference[output_], sample.mask, takes_first_);
+    const double cosine = Dot(found, wanted);
+    cosines_ += std::isfinite(cosine) ? cosine : 0;
+    least_cosine_ = std::min(least_cosine_, std::isfinite(cosine) ? cosine : 0);
+    if (found_.size() >= kMostKept) return;
+    found_.push_back(std::move(found));
+    wanted_.push_back(std::move(wanted));
+  }
+
+  TaskReport Result() const override {
+    TaskReport report{.task = "embedding", .num_samples = num_samples_};
+    if (found_.empty()) return report;
+    const double mean = cosines_ / static_cast<double>(num_samples_);
+    report.figures = {{"cosine to the float vector, mean", mean, {}},
+                      {"cosine to the float vector, least", least_cosine_, {}}};
+    report.loss = 1 - mean;
+    report.loss_name = "1 - cosine";
+    constexpr size_t kLeastRanked = 8;  // fewer samples have too few pairs to rank
+    if (found_.size() < kLeastRanked) return report;
+    const double rank = RankCorrelation(Similarities(wanted_), Similarities(found_));
+    report.figures.push_back({"rank agreement of similarities", rank, {}});
+    const size_t k = std::min(k_, found_.size() / 2);
+    report.figures.push_back({fmt::format("recall@{}", k), Recall(k), {}});
+    report.loss = 1 - rank;
+    report.loss_name = "1 - rank agreement";
+    return report;
+  }
+
+ private:
+  // Returns the cosines of all pairs.
+  static std::vector<double> Similarities(const std::vector<Vector>& vectors) {
+    std::vector<double> similarities;
+    for (size_t i = 0; i < vectors.size(); ++i) {
+      for (size_t j = i + 1; j < vectors.size(); ++j) {
+        similarities.push_back(Dot(vectors[i], vectors[j]));
+      }
+    }
+    return similarities;
+  }
+
+  // Returns the indices of the k nearest other vectors, in order of their index.
+  static std::vector<size_t> Nearest(const std::vector<Vector>& vectors, size_t i, size_t k) {
+    std::vector<std::pair<double, size_t>> others;
+    for (size_t j = 0; j < vectors.size(); ++j) {
+      if (j != i) others.emplace_back(-Dot(vectors[i], vectors[j]), j);
+    }
+    std::ranges::partial_sort(others, others.begin() + static_cast<ptrdiff_t>(k));
+    std::vector<size_t> nearest;
+    for (size_t j = 0; j < k; ++j) nearest.push_back(others[j].second);
+    std::ranges::sort(nearest);
+    return nearest;
+  }
+
+  // Returns the share of the float model's k nearest neighbours that are the model's, too.
+  double Recall(size_t k) const {
+    size_t num_found = 0;
+    for (size_t i = 0; i < found_.size(); ++i) {
+      std::vector<size_t> both;
+      std::ranges::set_intersection(Nearest(wanted_, i, k), Nearest(found_, i, k),
+                                    std::back_inserter(both));
+      num_found += both.size();
+    }
+    return static_cast<double>(num_found) / static_cast<double>(k * found_.size());
+  }
+
+  size_t output_;
+  size_t k_;
+  bool takes_first_ = false;
+  uint64_t num_samples_ = 0;
+  double cosines_ = 0, least_cosine_ = 1;
+  std::vector<Vector> found_, wanted_;
+};
+
+}  // namespace
+
+std::unique_ptr<TaskMeter> MakeEmbeddingMeter(const TaskSpec& spec, size_t output) {
+  return std::make_unique<EmbeddingMeter>(spec, output);
+}
+
+}  // namespace bitpress::evaluate

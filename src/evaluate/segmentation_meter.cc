@@ -1,0 +1,131 @@
+// Masks: how much of each class both models give to the same pixels, and how far mattes differ.
+#include <algorithm>
+#include <cmath>
+
+#include "base/error.h"
+#include "evaluate/task_meters.h"
+
+namespace bitpress::evaluate {
+namespace {
+
+// Pixels by class, of two masks.
+struct Overlap {
+  std::vector<uint64_t> both, any;
+
+  void Add(size_t wanted, size_t found) {
+    const size_t size = std::max(wanted, found) + 1;
+    if (both.size() < size) {
+      both.resize(size);
+      any.resize(size);
+    }
+    ++any[wanted];
+    if (wanted == found) {
+      ++both[wanted];
+    } else {
+      ++any[found];
+    }
+  }
+  // Returns the intersection over the union, the mean over the classes that have a pixel.
+  double MeanIou() const {
+    double sum = 0;
+    size_t num_classes = 0;
+    for (size_t i = 0; i < any.size(); ++i) {
+      if (any[i] == 0) continue;
+      sum += static_cast<double>(both[i]) / static_cast<double>(any[i]);
+      ++num_classes;
+    }
+    return num_classes == 0 ? 1 : sum / static_cast<double>(num_classes);
+  }
+};
+
+class SegmentationMeter : public TaskMeter {
+ public:
+  SegmentationMeter(const TaskSpec& spec, size_t output)
+      : output_(output), threshold_(spec.Number("threshold", 0.5)) {}
+
+  void Add(const TaskSample& sample) override {
+    ++num_samples_;
+    if (sample.reference.empty()) return;
+    const SampleOutput& found = sample.outputs[output_];
+    const SampleOutput& wanted = sample.reference[output_];
+    if (found.dims != wanted.dims) {
+      Fail(ErrorCode::kInvalidArgument, "'{}': masks of {} and {} values cannot be compared",
+           sample.name, found.values.size(), wanted.values.size());
+    }
+    if (!found.integers.empty()) {
+      for (size_t i = 0; i < found.integers.size(); ++i) {
+        overlap_.Add(ClassAt(wanted.integers[i], sample.name),
+                     ClassAt(found.integers[i], sample.name));
+      }
+      return;
+    }
+    const size_t num_channels = ChannelsOf(found);
+    const size_t num_pixels = found.values.size() / std::max<size_t>(1, num_channels);
+    for (size_t i = 0; i < num_pixels; ++i) {
+      overlap_.Add(ClassOf(wanted.values, num_channels, num_pixels, i),
+                   ClassOf(found.values, num_channels, num_pixels, i));
+    }
+    if (num_channels == 1) AddMatte(wanted.values, found.values);
+  }
+
+  TaskReport Result() const override {
+    TaskReport report{.task = "segmentation", .num_samples = num_samples_};
+    if (overlap_.any.empty()) return report;
+    const double iou = overlap_.MeanIou();
+    report.figures.push_back({"mIoU with the float masks", iou, {}});
+    if (num_matte_ > 0) {
+      report.figures.push_back(
+          {"mean absolute difference", matte_ / static_cast<double>(num_matte_), {}});
+    }
+    report.loss = 1 - iou;
+    report.loss_name = "1 - mIoU";
+    return report;
+  }
+
+ private:
+  static size_t ClassAt(int64_t label, const std::string& sample) {
+    constexpr int64_t kMostClasses = 1 << 16;
+    if (label < 0 || label >= kMostClasses) {
+      Fail(ErrorCode::kInvalidArgument, "'{}': a pixel has the class {}, expected 0 to {}", sample,
+           label, kMostClasses - 1);
+    }
+    return static_cast<size_t>(label);
+  }
+
+  static size_t ChannelsOf(const SampleOutput& output) {
+    return output.dims.size() < 3 ? 1 : static_cast<size_t>(output.dims[0]);
+  }
+
+  // Returns the class of a pixel: the channel with the largest value, or whether the only channel
+  // reaches the threshold. NaN is class 0.
+  size_t ClassOf(std::span<const double> values, size_t num_channels, size_t num_pixels,
+                 size_t pixel) const {
+    if (num_channels == 1) return values[pixel] >= threshold_ ? 1 : 0;
+    size_t best = 0;
+    for (size_t c = 1; c < num_channels; ++c) {
+      if (values[c * num_pixels + pixel] > values[best * num_pixels + pixel]) best = c;
+    }
+    return best;
+  }
+
+  void AddMatte(std::span<const double> wanted, std::span<const double> found) {
+    for (size_t i = 0; i < wanted.size(); ++i) {
+      matte_ += std::abs(found[i] - wanted[i]);
+      ++num_matte_;
+    }
+  }
+
+  size_t output_;
+  double threshold_;
+  uint64_t num_samples_ = 0, num_matte_ = 0;
+  double matte_ = 0;
+  Overlap overlap_;
+};
+
+}  // namespace
+
+std::unique_ptr<TaskMeter> MakeSegmentationMeter(const TaskSpec& spec, size_t output) {
+  return std::make_unique<SegmentationMeter>(spec, output);
+}
+
+}  // namespace bitpress::evaluate

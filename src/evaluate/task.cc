@@ -1,0 +1,289 @@
+#include "evaluate/task.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "data/labels.h"
+#include "evaluate/detection.h"
+#include "evaluate/task_meters.h"
+
+namespace bitpress::evaluate {
+namespace {
+
+// The settings of each task.
+constexpr std::array<std::pair<Task, std::string_view>, 5> kTaskSettings{
+    {{Task::kDetection, "layout labels score iou stride fit"},
+     {Task::kSegmentation, "threshold output"},
+     {Task::kEmbedding, "k pool output"},
+     {Task::kText, "blank vocabulary labels output"},
+     {Task::kRegression, "labels output"}}};
+
+std::vector<std::string> SettingsOf(Task task) {
+  for (const auto& [known, settings] : kTaskSettings) {
+    if (known == task) return Split(settings, ' ');
+  }
+  return {};
+}
+
+// Returns whether each row of `size` values satisfies a condition.
+template <typename Condition>
+bool EachRow(std::span<const double> values, size_t size, const Condition& holds) {
+  for (size_t i = 0; i + size <= values.size(); i += size) {
+    if (!holds(values.subspan(i, size))) return false;
+  }
+  return size > 0;
+}
+
+bool SumsToOne(std::span<const double> row) {
+  const double sum = std::accumulate(row.begin(), row.end(), 0.0);
+  return std::abs(sum - 1) < 1e-2 && std::ranges::all_of(row, [](double x) { return x >= 0; });
+}
+
+bool IsLogOfShares(std::span<const double> row) {
+  double sum = 0;
+  for (const double x : row) sum += std::exp(x);
+  return std::abs(sum - 1) < 1e-2;
+}
+
+// Probabilities of one class have a length of 1, too, but no negative number.
+bool HasLengthOne(std::span<const double> row) {
+  const double square = std::inner_product(row.begin(), row.end(), row.begin(), 0.0);
+  return std::abs(square - 1) < 1e-2 && std::ranges::any_of(row, [](double x) { return x < 0; });
+}
+
+// Scores of the classes at each step of a text, as CTC has them.
+bool IsText(const TaskInterface& interface, const Output& output) {
+  constexpr int64_t kLeastClasses = 26;
+  if (interface.reads_tokens || output.dims.size() != 3 || output.dims[2] < kLeastClasses) {
+    return false;
+  }
+  const auto size = static_cast<size_t>(output.dims[2]);
+  return EachRow(output.values, size, SumsToOne) || EachRow(output.values, size, IsLogOfShares);
+}
+
+bool IsEmbedding(const TaskInterface& interface, const Output& output, const std::string& name) {
+  constexpr int64_t kLeastSize = 32;
+  if (output.dims.size() < 2 || output.dims.back() < kLeastSize) return false;
+  const std::string lower = ToLower(name);
+  const bool is_named = lower.find("embed") != std::string::npos || lower == "last_hidden_state";
+  if (output.dims.size() == 3) return interface.reads_tokens && is_named;
+  return output.dims.size() == 2 &&
+         (is_named || EachRow(output.values, static_cast<size_t>(output.dims[1]), HasLengthOne));
+}
+
+// One mask of shares, or of the shares of several classes.
+bool IsSegmentation(const TaskInterface& interface, const Output& output) {
+  constexpr int64_t kLeastSide = 32;
+  if (!interface.reads_image || interface.outputs.size() != 1 || output.dims.size() != 4 ||
+      output.dims[2] < kLeastSide || output.dims[3] < kLeastSide) {
+    return false;
+  }
+  const auto num_channels = static_cast<size_t>(output.dims[1]);
+  if (num_channels == 1) {
+    return std::ranges::all_of(output.values, [](double x) { return x >= 0 && x <= 1; });
+  }
+  const std::span<const double> first = output.Row(0, interface.batch_size);
+  const size_t num_pixels = first.size() / num_channels;
+  for (size_t i = 0; i < num_pixels; ++i) {
+    double sum = 0;
+    for (size_t c = 0; c < num_channels; ++c) sum += first[c * num_pixels + i];
+    if (std::abs(sum - 1) > 1e-2) return false;
+  }
+  return num_pixels > 0;
+}
+
+bool IsRegression(const Output& output) {
+  return output.dims.size() == 1 || (output.dims.size() == 2 && output.dims[1] == 1);
+}
+
+using Test = bool (*)(const TaskInterface&, size_t);
+constexpr std::array<std::pair<Task, Test>, 4> kTests{
+    {{Task::kText, [](const TaskInterface& all, size_t i) { return IsText(all, all.outputs[i]); }},
+     {Task::kEmbedding,
+      [](const TaskInterface& all, size_t i) {
+        return IsEmbedding(all, all.outputs[i], all.output_names[i]);
+      }},
+     {Task::kSegmentation,
+      [](const TaskInterface& all, size_t i) { return IsSegmentation(all, all.outputs[i]); }},
+     {Task::kRegression,
+      [](const TaskInterface& all, size_t i) { return IsRegression(all.outputs[i]); }}}};
+
+// Returns the task and the output that it is about; nothing if none fits.
+std::optional<std::pair<Task, size_t>> Find(const TaskInterface& interface) {
+  for (const auto& [task, fits] : kTests) {
+    for (size_t i = 0; i < interface.outputs.size(); ++i) {
+      const Output& output = interface.outputs[i];
+      if (output.values.empty() || !output.IsPerSample(interface.batch_size)) continue;
+      if (fits(interface, i)) return std::pair(task, i);
+    }
+  }
+  return std::nullopt;
+}
+
+// Returns the output that a named task is about: the one that the settings name, the first that
+// fits, else the first of floats.
+size_t OutputFor(const TaskSpec& spec, const TaskInterface& interface) {
+  const std::string name = spec.Text("output");
+  for (size_t i = 0; i < interface.outputs.size(); ++i) {
+    if (!name.empty() && interface.output_names[i] == name) return i;
+  }
+  if (!name.empty()) {
+    Fail(ErrorCode::kInvalidArgument, "the model has no output '{}'{}; it has {}", name,
+         DidYouMean(name, interface.output_names), Join(interface.output_names, ", "));
+  }
+  for (const auto& [task, fits] : kTests) {
+    if (task != spec.task) continue;
+    for (size_t i = 0; i < interface.outputs.size(); ++i) {
+      if (!interface.outputs[i].values.empty() && fits(interface, i)) return i;
+    }
+  }
+  for (size_t i = 0; i < interface.outputs.size(); ++i) {
+    const bool has_classes =
+        spec.task == Task::kSegmentation && !interface.outputs[i].integers.empty();
+    if (!interface.outputs[i].values.empty() || has_classes) return i;
+  }
+  Fail(ErrorCode::kInvalidArgument, "the model has no output of numbers for the task {}",
+       WordOf<Task>(kTaskWords, spec.task));
+}
+
+std::unique_ptr<TaskMeter> MakeMeter(Task task, const TaskSpec& spec, size_t output) {
+  switch (task) {
+    case Task::kEmbedding:
+      return MakeEmbeddingMeter(spec, output);
+    case Task::kSegmentation:
+      return MakeSegmentationMeter(spec, output);
+    case Task::kText:
+      return MakeTextMeter(spec, output);
+    default:
+      return MakeRegressionMeter(spec, output);
+  }
+}
+
+// Returns the middle rank of each value, from 0.
+std::vector<double> RanksOf(std::span<const double> values) {
+  std::vector<size_t> order(values.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::ranges::sort(order, {}, [&](size_t i) { return values[i]; });
+  std::vector<double> ranks(values.size());
+  for (size_t first = 0; first < order.size();) {
+    size_t last = first;
+    while (last + 1 < order.size() && values[order[last + 1]] == values[order[first]]) ++last;
+    for (size_t i = first; i <= last; ++i) {
+      ranks[order[i]] = static_cast<double>(first + last) / 2;
+    }
+    first = last + 1;
+  }
+  return ranks;
+}
+
+}  // namespace
+
+std::string TaskSpec::Text(std::string_view key, std::string fallback) const {
+  const auto found = settings.find(key);
+  return found == settings.end() ? std::move(fallback) : found->second;
+}
+
+double TaskSpec::Number(std::string_view key, double fallback) const {
+  const auto found = settings.find(key);
+  return found == settings.end() ? fallback
+                                 : ParseDouble(found->second, fmt::format("task setting {}", key));
+}
+
+TaskSpec ParseTask(std::string_view text) {
+  TaskSpec spec;
+  const size_t colon = text.find(':');
+  const std::string_view word = Trim(text.substr(0, colon));
+  if (!word.empty()) spec.task = ParseWord<Task>(kTaskWords, word, "task");
+  if (colon == std::string_view::npos) return spec;
+  const std::vector<std::string> known = SettingsOf(spec.task);
+  for (const std::string& part : Split(text.substr(colon + 1), ',')) {
+    const size_t at = part.find('=');
+    const std::string key(Trim(std::string_view(part).substr(0, at)));
+    if (at == std::string::npos || std::ranges::find(known, key) == known.end()) {
+      Fail(ErrorCode::kInvalidArgument, "task {} has no setting '{}'{}; write {}:KEY=VALUE with {}",
+           word, key, DidYouMean(key, known), word,
+           known.empty() ? "no key, it has no settings" : "one of " + Join(known, ", "));
+    }
+    spec.settings[key] = std::string(Trim(std::string_view(part).substr(at + 1)));
+  }
+  return spec;
+}
+
+std::unique_ptr<TaskMeter> MakeTaskMeter(const TaskSpec& spec, const TaskInterface& interface) {
+  if (spec.task == Task::kNone) return nullptr;
+  if (spec.task == Task::kFind || spec.task == Task::kDetection) {
+    std::string layout = spec.Text("layout");
+    if (!layout.empty() && std::ranges::find(kBoxLayouts, layout) == kBoxLayouts.end()) {
+      const std::vector<std::string> known(kBoxLayouts.begin(), kBoxLayouts.end());
+      Fail(ErrorCode::kInvalidArgument, "layout '{}' is not one of {}{}", layout, Join(known, "|"),
+           DidYouMean(layout, known));
+    }
+    if (layout.empty()) layout = FindBoxLayout(interface);
+    if (!layout.empty()) return MakeDetectionMeter(spec, layout);
+    if (spec.task == Task::kDetection) {
+      Fail(ErrorCode::kInvalidArgument,
+           "it is not clear how the outputs hold boxes: say it, --task detection:layout=yolo8 "
+           "(yolo5, yolo8, end2end, apart or centermap)");
+    }
+  }
+  if (spec.task != Task::kFind) return MakeMeter(spec.task, spec, OutputFor(spec, interface));
+  const auto found = Find(interface);
+  return found ? MakeMeter(found->first, spec, found->second) : nullptr;
+}
+
+std::vector<TaskSample> SamplesOfRun(const std::vector<std::string>& names, size_t num_samples,
+                                     size_t size, const std::vector<Output>& outputs,
+                                     const std::vector<const Output*>& reference) {
+  const auto part = [&](const Output& output, size_t row) {
+    SampleOutput sample{output.dims, output.values, output.integers};
+    if (!output.IsPerSample(size)) return sample;
+    sample.dims.erase(sample.dims.begin());
+    const size_t count = output.values.size() / size, integers = output.integers.size() / size;
+    sample.values = sample.values.subspan(row * count, count);
+    sample.integers = sample.integers.subspan(row * integers, integers);
+    return sample;
+  };
+  std::vector<TaskSample> samples(num_samples);
+  for (size_t row = 0; row < num_samples; ++row) {
+    if (row < names.size()) samples[row].name = names[row];
+    for (const Output& output : outputs) samples[row].outputs.push_back(part(output, row));
+    for (const Output* output : reference) samples[row].reference.push_back(part(*output, row));
+  }
+  return samples;
+}
+
+double RankCorrelation(std::span<const double> a, std::span<const double> b) {
+  const std::vector<double> ranks_a = RanksOf(a), ranks_b = RanksOf(b);
+  const double mean = (static_cast<double>(a.size()) - 1) / 2;
+  double product = 0, square_a = 0, square_b = 0;
+  for (size_t i = 0; i < a.size(); ++i) {
+    product += (ranks_a[i] - mean) * (ranks_b[i] - mean);
+    square_a += (ranks_a[i] - mean) * (ranks_a[i] - mean);
+    square_b += (ranks_b[i] - mean) * (ranks_b[i] - mean);
+  }
+  if (square_a == 0 || square_b == 0) return square_a == square_b ? 1 : 0;
+  return product / std::sqrt(square_a * square_b);
+}
+
+std::map<std::string, std::string> ReadColumn(const std::filesystem::path& csv,
+                                              const std::string& column) {
+  std::map<std::string, std::string> labels;
+  for (data::NamedField& row : data::LoadColumn(csv, column)) {
+    labels.emplace(std::move(row.file), std::move(row.text));
+  }
+  return labels;
+}
+
+const std::string* LabelOf(const std::map<std::string, std::string>& labels,
+                           const std::string& sample) {
+  auto found = labels.find(sample);
+  if (found == labels.end()) {
+    found = labels.find(std::filesystem::path(sample).filename().string());
+  }
+  return found == labels.end() ? nullptr : &found->second;
+}
+
+}  // namespace bitpress::evaluate

@@ -1,0 +1,134 @@
+// Measures of a model in the terms of its task: boxes, masks, ranks, texts, numbers. `evaluate` and
+// `auto` use them for networks whose outputs are no class scores and no next tokens.
+//
+// A meter takes one sample after another with what the model and its reference gave for it, and
+// says at the end how well they agree, and how well each does against labels, if there are any. The
+// task is found from the outputs of the first run, or named: "detection:labels=instances.json".
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "base/fields.h"
+#include "base/tensor.h"
+#include "base/words.h"
+#include "evaluate/outputs.h"
+#include "runtime/session.h"
+
+namespace bitpress::evaluate {
+
+enum class Task : uint8_t {
+  kFind,  // by the outputs
+  kNone,
+  kDetection,
+  kSegmentation,
+  kEmbedding,
+  kText,
+  kRegression,
+};
+inline constexpr std::array<std::pair<std::string_view, Task>, 7> kTaskWords{
+    {{"auto", Task::kFind},
+     {"none", Task::kNone},
+     {"detection", Task::kDetection},
+     {"segmentation", Task::kSegmentation},
+     {"embedding", Task::kEmbedding},
+     {"text", Task::kText},
+     {"regression", Task::kRegression}}};
+
+// A task with its settings, which docs/guides/task_measures.md lists.
+struct TaskSpec {
+  Task task = Task::kFind;
+  std::map<std::string, std::string, std::less<>> settings;
+
+  // Return a setting, or `fallback` without it. Throw Error(kInvalidArgument) if it is no number.
+  std::string Text(std::string_view key, std::string fallback = "") const;
+  double Number(std::string_view key, double fallback) const;
+};
+// Reads "auto", or "detection:layout=yolo8,score=0.25". Throws Error(kInvalidArgument) naming the
+// word that is wrong, with the nearest.
+TaskSpec ParseTask(std::string_view text);
+
+// One figure of a task's measure.
+struct TaskFigure {
+  std::string name;
+  double value = 0;
+  std::optional<double> reference = {};  // the float model's, if the figure is against labels
+};
+constexpr auto FieldsOf(const TaskFigure*) {
+  return std::tuple(Field{"name", &TaskFigure::name}, Field{"value", &TaskFigure::value},
+                    Field{"reference", &TaskFigure::reference,
+                          "The float model's figure. None if the figure compares both models."});
+}
+
+struct TaskReport {
+  std::string task;
+  std::string how = "";  // what the outputs were taken for
+  uint64_t num_samples = 0;
+  std::vector<TaskFigure> figures = {};
+  // The loss by which `auto` decides, 0 without any, and what it is.
+  std::optional<double> loss = {};
+  std::string loss_name = "";
+};
+constexpr auto FieldsOf(const TaskReport*) {
+  return std::tuple(
+      Field{"task", &TaskReport::task}, Field{"how", &TaskReport::how},
+      Field{"num_samples", &TaskReport::num_samples}, Field{"figures", &TaskReport::figures},
+      Field{"loss", &TaskReport::loss,
+            "By which `auto` decides, as a share; 0 without any loss. None without a reference and "
+            "without labels."},
+      Field{"loss_name", &TaskReport::loss_name});
+}
+
+// One output for one sample.
+struct SampleOutput {
+  std::vector<int64_t> dims;  // without that of the batch
+  std::span<const double> values;
+  std::span<const int64_t> integers;  // of an output of integers, which has no values
+};
+
+// What was computed for one sample. Outputs are in the order of the model.
+struct TaskSample {
+  std::string name;
+  std::vector<SampleOutput> outputs;
+  std::vector<SampleOutput> reference;        // empty without one
+  std::vector<int64_t> mask;                  // 1 for each token that counts; empty: all do
+  int64_t input_height = 0, input_width = 0;  // of the image that the model saw; 0: it is none
+};
+
+class TaskMeter {
+ public:
+  virtual ~TaskMeter() = default;
+  // Adds a sample. Throws Error(kInvalidArgument) if its outputs are not what the task needs.
+  virtual void Add(const TaskSample& sample) = 0;
+  virtual TaskReport Result() const = 0;
+};
+
+// The names and shapes of a model's interface, in its first run.
+struct TaskInterface {
+  std::vector<std::string> output_names;
+  std::vector<Output> outputs;  // of `batch_size` samples
+  size_t batch_size = 1;
+  bool reads_tokens = false, reads_image = false;
+};
+
+// Returns the meter for the task, or null if it is kNone or nothing was found. Throws
+// Error(kInvalidArgument) if a file of labels is wrong, or if no output fits a task that was named.
+std::unique_ptr<TaskMeter> MakeTaskMeter(const TaskSpec& spec, const TaskInterface& interface);
+
+// Returns the samples of a run, which gave these outputs. `size` counts padding, too.
+std::vector<TaskSample> SamplesOfRun(const std::vector<std::string>& names, size_t num_samples,
+                                     size_t size, const std::vector<Output>& outputs,
+                                     const std::vector<const Output*>& reference);
+
+}  // namespace bitpress::evaluate

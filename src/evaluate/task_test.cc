@@ -1,0 +1,254 @@
+// Measures of tasks, against figures that were worked out by hand.
+#include "evaluate/task.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "base/scratch_folder.h"
+#include "evaluate/detection.h"
+#include "evaluate/task_meters.h"
+
+namespace bitpress::evaluate {
+namespace {
+
+using testing::HasSubstr;
+using Values = std::vector<double>;
+
+// One sample whose only output has these values.
+TaskSample SampleOf(const Values& found, const Values& reference, std::vector<int64_t> dims) {
+  TaskSample sample;
+  sample.outputs.push_back({dims, found, {}});
+  sample.reference.push_back({std::move(dims), reference, {}});
+  return sample;
+}
+
+double FigureOf(const TaskReport& report, const std::string& name) {
+  for (const TaskFigure& figure : report.figures) {
+    if (figure.name == name) return figure.value;
+  }
+  ADD_FAILURE() << "there is no figure " << name;
+  return NAN;
+}
+
+TEST(Task, IsReadWithItsSettings) {
+  EXPECT_EQ(ParseTask("auto").task, Task::kFind);
+  const TaskSpec spec = ParseTask("detection:layout=yolo8,score=0.4");
+  EXPECT_EQ(spec.task, Task::kDetection);
+  EXPECT_EQ(spec.Text("layout"), "yolo8");
+  EXPECT_EQ(spec.Number("score", 0), 0.4);
+  EXPECT_EQ(spec.Number("iou", 0.5), 0.5);
+  for (const auto& [text, message] :
+       std::vector<std::pair<std::string, std::string>>{{"detektion", "did you mean 'detection'"},
+                                                        {"embedding:kk=3", "no setting 'kk'"},
+                                                        {"none:k=3", "it has no settings"}}) {
+    try {
+      ParseTask(text);
+      ADD_FAILURE() << text;
+    } catch (const Error& error) {
+      EXPECT_THAT(error.what(), HasSubstr(message));
+    }
+  }
+}
+
+TEST(Task, OfRegressionComparesWithTheSpread) {
+  const auto meter = MakeRegressionMeter(ParseTask("regression"), 0);
+  // The spread of 0, 2, 4 around 2 is 8, the errors are 1, 0 and 1.
+  const Values wanted = {0, 2, 4}, found = {1, 2, 3};
+  for (size_t i = 0; i < 3; ++i) {
+    const Values a = {found[i]}, b = {wanted[i]};
+    meter->Add(SampleOf(a, b, {1}));
+  }
+  const TaskReport report = meter->Result();
+  EXPECT_DOUBLE_EQ(FigureOf(report, "R2 against the float model"), 1 - 2.0 / 8);
+  EXPECT_DOUBLE_EQ(FigureOf(report, "error over the spread"), 0.5);
+  EXPECT_DOUBLE_EQ(*report.loss, 0.25);
+}
+
+TEST(Task, OfRegressionCountsLabelsAndClasses) {
+  const ScratchFolder folder;
+  const std::string labels = (folder.path() / "labels.csv").string();
+  std::ofstream(labels) << "file,value\na.npy,1\nb.npy,3\n";
+  const auto meter = MakeRegressionMeter(ParseTask("regression:labels=" + labels), 0);
+  const Values found[] = {{1}, {2}}, wanted[] = {{1}, {3}};
+  const std::vector<int64_t> class_0 = {0}, class_1 = {1};
+  for (size_t i = 0; i < 2; ++i) {
+    TaskSample sample = SampleOf(found[i], wanted[i], {1});
+    sample.name = i == 0 ? "samples/a.npy" : "samples/b.npy";
+    sample.outputs.push_back({{1}, {}, class_0});
+    sample.reference.push_back({{1}, {}, i == 0 ? class_0 : class_1});
+    meter->Add(sample);
+  }
+  const TaskReport report = meter->Result();
+  EXPECT_DOUBLE_EQ(FigureOf(report, "agreement of classes"), 0.5);
+  EXPECT_DOUBLE_EQ(FigureOf(report, "R2 against the labels"), 0.5);  // errors 1, spread 2
+  EXPECT_DOUBLE_EQ(*report.figures.back().reference, 1);
+  EXPECT_DOUBLE_EQ(*report.loss, 0.5);
+}
+
+TEST(Task, OfSegmentationIsTheMeanOverClasses) {
+  const auto meter = MakeSegmentationMeter(ParseTask("segmentation"), 0);
+  // Two channels of 1x4 pixels: wanted classes 0 0 1 1, found 0 1 1 1.
+  const Values wanted = {1, 1, 0, 0, 0, 0, 1, 1}, found = {1, 0, 0, 0, 0, 1, 1, 1};
+  meter->Add(SampleOf(found, wanted, {2, 1, 4}));
+  EXPECT_DOUBLE_EQ(FigureOf(meter->Result(), "mIoU with the float masks"), (0.5 + 2.0 / 3) / 2);
+  EXPECT_DOUBLE_EQ(*meter->Result().loss, 1 - (0.5 + 2.0 / 3) / 2);
+
+  const auto matte = MakeSegmentationMeter(ParseTask("segmentation"), 0);
+  const Values soft = {0.9, 0.4}, harder = {1, 0.6};
+  matte->Add(SampleOf(harder, soft, {1, 1, 2}));
+  EXPECT_NEAR(FigureOf(matte->Result(), "mean absolute difference"), 0.15, 1e-12);
+  EXPECT_DOUBLE_EQ(FigureOf(matte->Result(), "mIoU with the float masks"), 0.25);
+}
+
+TEST(Task, OfEmbeddingsComparesNeighbours) {
+  EXPECT_DOUBLE_EQ(RankCorrelation(Values{1, 2, 3, 4}, Values{2, 1, 4, 3}), 0.6);
+  EXPECT_DOUBLE_EQ(RankCorrelation(Values{1, 2, 2, 4}, Values{1, 2, 2, 4}), 1);
+  EXPECT_DOUBLE_EQ(RankCorrelation(Values{1, 1, 1}, Values{1, 2, 3}), 0);
+  const auto meter = MakeEmbeddingMeter(ParseTask("embedding:k=2"), 0);
+  // Eight directions in a plane; two of them change places in the second model.
+  std::vector<Values> wanted, found;
+  for (int i = 0; i < 8; ++i) wanted.push_back({std::cos(0.1 * i * i), std::sin(0.1 * i * i)});
+  found = wanted;
+  std::swap(found[0], found[7]);
+  for (size_t i = 0; i < 8; ++i) meter->Add(SampleOf(found[i], wanted[i], {2}));
+  const TaskReport report = meter->Result();
+  const double between = std::cos(4.9);
+  EXPECT_NEAR(FigureOf(report, "cosine to the float vector, mean"), (6 + 2 * between) / 8, 1e-12);
+  EXPECT_NEAR(FigureOf(report, "cosine to the float vector, least"), between, 1e-12);
+  EXPECT_LT(FigureOf(report, "recall@2"), 1);
+  EXPECT_EQ(report.loss_name, "1 - rank agreement");
+
+  const auto same = MakeEmbeddingMeter(ParseTask("embedding"), 0);
+  for (const Values& vector : wanted) same->Add(SampleOf(vector, vector, {2}));
+  EXPECT_DOUBLE_EQ(FigureOf(same->Result(), "recall@4"), 1);  // half of the samples
+  EXPECT_DOUBLE_EQ(*same->Result().loss, 0);
+}
+
+TEST(Task, OfEmbeddingsPoolsWhatTheMaskCounts) {
+  const auto meter = MakeEmbeddingMeter(ParseTask("embedding"), 0);
+  const Values found = {1, 0, 0, 1, 9, 9}, wanted = {0, 1, 1, 0, -9, -9};
+  TaskSample sample = SampleOf(found, wanted, {3, 2});
+  sample.mask = {1, 1, 0};
+  meter->Add(sample);
+  EXPECT_NEAR(FigureOf(meter->Result(), "cosine to the float vector, mean"), 1, 1e-12);
+}
+
+TEST(Task, OfTextsCountsEdits) {
+  const std::vector<int64_t> kitten = {'k', 'i', 't', 't', 'e', 'n'};
+  const std::vector<int64_t> sitting = {'s', 'i', 't', 't', 'i', 'n', 'g'};
+  EXPECT_EQ(EditDistance(kitten, sitting), 3);
+  EXPECT_EQ(EditDistance({}, sitting), 7);
+  EXPECT_EQ(EditDistance(kitten, kitten), 0);
+  const ScratchFolder folder;
+  const std::string words = (folder.path() / "vocabulary.txt").string();
+  const std::string labels = (folder.path() / "labels.csv").string();
+  std::ofstream(words) << "<blank>\na\nb\n \n";
+  std::ofstream(labels) << "file,text\nline,ab a\n";
+  const auto meter =
+      MakeTextMeter(ParseTask("text:blank=0,vocabulary=" + words + ",labels=" + labels), 0);
+  const auto path = [](const std::vector<size_t>& classes) {
+    Values scores(classes.size() * 4, 0.0);
+    for (size_t i = 0; i < classes.size(); ++i) scores[4 * i + classes[i]] = 1;
+    return scores;
+  };
+  // "ab a", where the repeated a is one, and "aa a" with a blank between two.
+  const Values wanted = path({1, 1, 2, 0, 3, 1}), found = path({1, 0, 1, 3, 1, 0});
+  TaskSample sample = SampleOf(found, wanted, {6, 4});
+  sample.name = "line";
+  meter->Add(sample);
+  const TaskReport report = meter->Result();
+  EXPECT_DOUBLE_EQ(FigureOf(report, "character errors against the float texts"), 0.25);
+  EXPECT_DOUBLE_EQ(FigureOf(report, "character errors"), 0.25);
+  EXPECT_DOUBLE_EQ(FigureOf(report, "word errors"), 0.5);
+  EXPECT_DOUBLE_EQ(*report.figures.back().reference, 0);
+}
+
+TEST(Task, OfDetectionReadsEachLayout) {
+  EXPECT_DOUBLE_EQ(Iou({0, 0, 2, 2, 1, 0}, {1, 0, 3, 2, 1, 0}), 1.0 / 3);
+  const DetectionSettings settings{"yolo8", 0.25, 0.5, 4};
+  // Two boxes of two classes in [4 + classes, boxes], the second one covered by the first.
+  const Values columns = {10, 10.5, 50, 10, 10, 50, 4, 4, 8, 4, 4, 8, .9, .8, .1, .0, .1, .6};
+  const std::vector<Box> boxes = ReadBoxes({{{6, 3}, columns, {}}}, settings, 0.25);
+  ASSERT_EQ(boxes.size(), 2);
+  EXPECT_DOUBLE_EQ(boxes[0].left, 8);
+  EXPECT_DOUBLE_EQ(boxes[0].score, 0.9);
+  EXPECT_EQ(boxes[1].label, 1);
+  EXPECT_DOUBLE_EQ(boxes[1].bottom, 54);
+  const Values rows = {10, 10, 4, 4, 0.5, 0.9, 0.2};
+  const std::vector<Box> five = ReadBoxes({{{1, 7}, rows, {}}}, {"yolo5", 0.25, 0.5, 4}, 0.25);
+  ASSERT_EQ(five.size(), 1);
+  EXPECT_DOUBLE_EQ(five[0].score, 0.45);
+  const Values ends = {1, 2, 3, 4, 0.7, 5, 1, 2, 3, 4, 0.1, 5};
+  const std::vector<Box> end = ReadBoxes({{{2, 6}, ends, {}}}, {"end2end", 0.25, 0.5, 4}, 0.25);
+  ASSERT_EQ(end.size(), 1);
+  EXPECT_EQ(end[0].label, 5);
+  const Values scores = {0, 0, 0, 0.8}, sizes = {0, 0, 0, std::log(2.0), 0, 0, 0, 0};
+  const Values offsets = {0, 0, 0, 0.25, 0, 0, 0, -0.5};
+  const std::vector<Box> face =
+      ReadBoxes({{{1, 2, 2}, scores, {}}, {{2, 2, 2}, sizes, {}}, {{2, 2, 2}, offsets, {}}},
+                {"centermap", 0.5, 0.5, 4}, 0.5);
+  ASSERT_EQ(face.size(), 1);  // centre (4, 7), 4 wide and 8 high
+  EXPECT_DOUBLE_EQ(face[0].left, 2);
+  EXPECT_DOUBLE_EQ(face[0].top, 3);
+  EXPECT_DOUBLE_EQ(face[0].bottom, 11);
+  EXPECT_THROW(ReadBoxes({{{2, 7}, rows, {}}}, {"end2end", 0.25, 0.5, 4}, 0.25), Error);
+}
+
+TEST(Task, OfDetectionHasThePrecisionOfCoco) {
+  const Box near = {0, 0, 10, 10, 0.9, 0}, miss = {50, 50, 60, 60, 0.8, 0};
+  const Box half = {0, 0, 10, 7, 0.7, 0};
+  const LabelledBox wanted = {{0, 0, 10, 10, 1, 0}}, other = {{20, 20, 30, 30, 1, 0}};
+  const double at_half[] = {0.5};
+  // One of two labels is found first: precision 1 up to a recall of one half, 51 of 101 points.
+  const LabelledImage image{{wanted, other}, {near, miss}};
+  EXPECT_DOUBLE_EQ(AveragePrecision({&image, 1}, at_half), 51.0 / 101);
+  // Below a miss, the precision is one half.
+  const LabelledImage late{{wanted}, {{50, 50, 60, 60, 0.8, 0}, half}};
+  EXPECT_DOUBLE_EQ(AveragePrecision({&late, 1}, at_half), 0.5);
+  const double strict[] = {0.75};
+  EXPECT_DOUBLE_EQ(AveragePrecision({&late, 1}, strict), 0);
+  // What lies in a crowd counts neither way.
+  LabelledBox crowd = {{45, 45, 65, 65, 1, 0}};
+  crowd.is_crowd = true;
+  const LabelledImage crowded{{wanted, crowd}, {{50, 50, 60, 60, 0.95, 0}, near}};
+  EXPECT_DOUBLE_EQ(AveragePrecision({&crowded, 1}, at_half), 1);
+  EXPECT_EQ(CountMatches(std::vector<Box>{near, miss}, std::vector<Box>{half}, 0.5), 1);
+}
+
+TaskInterface InterfaceOf(std::vector<int64_t> dims, Values values, const std::string& name = "y") {
+  TaskInterface interface;
+  interface.output_names = {name};
+  interface.outputs.push_back({std::move(dims), std::move(values)});
+  interface.reads_image = true;
+  return interface;
+}
+
+std::string TaskFound(const TaskInterface& interface) {
+  const auto meter = MakeTaskMeter(ParseTask("auto"), interface);
+  return meter ? meter->Result().task : "none";
+}
+
+TEST(Task, IsFoundFromTheOutputs) {
+  Values vector(64, 0.125);
+  EXPECT_EQ(TaskFound(InterfaceOf({1, 64}, vector)), "none");  // may be probabilities
+  vector[0] = -0.125;
+  EXPECT_EQ(TaskFound(InterfaceOf({1, 64}, vector)), "embedding");
+  EXPECT_EQ(TaskFound(InterfaceOf({1, 1, 32, 32}, Values(1024, 0.5))), "segmentation");
+  EXPECT_EQ(TaskFound(InterfaceOf({1, 1, 32, 32}, Values(1024, 1.5))), "none");
+  EXPECT_EQ(TaskFound(InterfaceOf({1, 3, 32, 32}, Values(3072, 0.5))), "none");
+  EXPECT_EQ(TaskFound(InterfaceOf({1, 1}, {7})), "regression");
+  EXPECT_EQ(TaskFound(InterfaceOf({1, 4, 50}, Values(200, 0.02))), "text");
+  EXPECT_EQ(TaskFound(InterfaceOf({1, 6, 200}, Values(1200, 0.5))), "detection");
+  EXPECT_EQ(TaskFound(InterfaceOf({1, 200, 6}, Values(1200, 1))), "detection");
+  EXPECT_EQ(MakeTaskMeter(ParseTask("none"), InterfaceOf({1, 1}, {7})), nullptr);
+  EXPECT_THROW(MakeTaskMeter(ParseTask("detection"), InterfaceOf({1, 1}, {7})), Error);
+}
+
+}  // namespace
+}  // namespace bitpress::evaluate

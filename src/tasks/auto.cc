@@ -1,0 +1,387 @@
+#include "tasks/auto.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string_view>
+#include <system_error>
+#include <tuple>
+#include <utility>
+
+#include "base/atomic_file.h"
+#include "base/error.h"
+#include "base/scratch_folder.h"
+#include "base/text.h"
+#include "data/kept_samples.h"
+#include "graph/staged_model.h"
+#include "graph/stored_bytes.h"
+#include "plan/target_profile.h"
+#include "report/commands.h"
+#include "tasks/check.h"
+#include "tasks/compared_runs.h"
+#include "tasks/json_file.h"
+#include "tasks/report.h"
+#include "tasks/shared_work.h"
+#include "tasks/trials.h"
+
+namespace bitpress::tasks {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Returns the loss of the float model's accuracy, and the name of its measure.
+std::pair<double, std::string> LossOf(const evaluate::EvaluationReport& report) {
+  if (report.language && report.language->reference_perplexity) {
+    const double reference = *report.language->reference_perplexity;
+    return {(report.language->perplexity - reference) / reference, "perplexity"};
+  }
+  if (report.top1 && report.reference_top1.value_or(0) > 0) {
+    return {(*report.reference_top1 - *report.top1) / *report.reference_top1, "top-1"};
+  }
+  if (report.task && report.task->loss) return {*report.task->loss, report.task->loss_name};
+  if (report.agreement) return {1 - *report.agreement, "agreement"};
+  if (!report.sqnr_db) {
+    Fail(ErrorCode::kInvalidArgument, "the model has no output of floating-point numbers");
+  }
+  return {std::pow(10, -*report.sqnr_db / 10), "noise"};
+}
+
+// Returns whether the model gives NaN or infinity where the float model gives numbers. Such a model
+// loses by every measure.
+bool HasLost(const evaluate::EvaluationReport& report) {
+  return report.num_nonfinite_values > 0 && report.sqnr_db && std::isinf(*report.sqnr_db) &&
+         *report.sqnr_db < 0;
+}
+
+// Returns the loss by the caller's own measure.
+double LossOf(double metric, double reference) {
+  if (reference == 0) {
+    Fail(ErrorCode::kInvalidArgument,
+         "the metric of the float model is 0, and a loss is in parts of it; add a constant to it");
+  }
+  return (reference - metric) / std::abs(reference);
+}
+
+// The place of a model that was tried, in a folder that is removed at the end. It is called as the
+// output is.
+class Candidate {
+ public:
+  Candidate(const fs::path& folder, std::string_view name, const fs::path& output)
+      : path_(folder / name / output.filename()) {
+    std::error_code error;
+    fs::create_directory(folder / name, error);
+    if (error) Fail(ErrorCode::kIo, "cannot write '{}': {}", output.string(), error.message());
+  }
+  const fs::path& path() const { return path_; }
+  // A model of several files names them, so it cannot be renamed.
+  bool CanMove() const {
+    const fs::path data = path_.string() + ".data";
+    std::error_code error;
+    const bool has_data = fs::exists(data, error);
+    if (error) Fail(ErrorCode::kIo, "cannot look for '{}': {}", data.string(), error.message());
+    return !has_data;
+  }
+
+ private:
+  fs::path path_;
+};
+
+void Rename(const fs::path& from, const fs::path& to) {
+  std::error_code error;
+  fs::rename(from, to, error);
+  if (error) Fail(ErrorCode::kIo, "cannot write '{}': {}", to.string(), error.message());
+}
+
+TrialOptions TrialsOf(const AutoOptions& options) {
+  TrialOptions trials;
+  static_cast<RunOptions&>(trials) = options;
+  trials.samples.kept = std::make_shared<data::KeptSamples>();
+  trials.model = options.model;
+  trials.preparation = options.preparation;
+  trials.target = options.target;
+  trials.is_checked = options.is_checked;
+  trials.shared = std::make_shared<SharedWork>();
+  trials.validation = trials;  // with the samples that are kept
+  if (options.validation.is_given()) {
+    trials.validation.samples = options.validation;
+    trials.validation.samples.kept = std::make_shared<data::KeptSamples>();
+  }
+  trials.validation.samples.limit = options.validation.limit;
+  trials.batch_size = options.batch_size;
+  trials.metric = options.metric;
+  trials.task = options.task;
+  return trials;
+}
+
+TrialFigures FiguresOf(const AutoTrial& trial, const AutoReport& report) {
+  const auto bytes = static_cast<double>(trial.file_bytes);
+  return {trial.loss, trial.time_ratio, bytes,
+          bytes / std::max(1.0, static_cast<double>(report.float_bytes))};
+}
+
+class AutoRun {
+ public:
+  explicit AutoRun(const AutoOptions& options)
+      : options_(options),
+        output_(FollowLink(options.output)),
+        trials_(TrialsOf(options)),
+        folder_(output_),
+        trial_(folder_.path(), "trial", output_),
+        kept_(folder_.path(), "best", output_) {
+    report_.goals = GoalsOf(options.want, options.limits, options.tolerable_loss);
+    report_.reference_metric = trials_.reference_metric();
+    report_.float_bytes = graph::StoredBytes(options.model);
+    LookAtNetwork();
+  }
+
+  AutoReport Run() {
+    const size_t most = std::min(candidates_.size(), options_.max_trials);
+    for (size_t i = 0; i < most; ++i) {
+      const bool is_reached = best_ && report_.trials[*best_].keeps_limits;
+      if (candidates_[i].is_reserve && is_reached) continue;
+      Try(candidates_[i]);
+      if (options_.on_trial) options_.on_trial(report_);
+      if (options_.want == Want::kFirst && report_.trials.back().keeps_limits) break;
+    }
+    if (!best_) {
+      Fail(ErrorCode::kInvalidArgument, "'{}': no configuration could be tried; {}: {}",
+           options_.model.string(), report_.trials[0].config, report_.trials[0].error);
+    }
+    report_.chosen = *best_;
+    report_.is_tolerable = report_.trials[*best_].keeps_limits;
+    Place();
+    return std::move(report_);
+  }
+
+  // Writes the page about the model in its place.
+  void WritePage(const AutoReport& report) const {
+    if (options_.page.empty()) return;
+    ReportOptions page;
+    static_cast<RunOptions&>(page) = trials_.validation();
+    page.model = options_.output;
+    page.reference = options_.model;
+    page.output = options_.page;
+    page.preparation = options_.preparation;
+    page.quantized = &quantized_;
+    page.batch_size = options_.batch_size;
+    page.task = options_.task;
+    page.trials = ToJson(report);
+    const std::string& command = report.trials[report.chosen].command;
+    if (!command.empty()) page.commands = {{"Quantize", command}};
+    WriteReport(page);
+  }
+
+ private:
+  // Finds out what the network is, what is tried, and on how many samples.
+  void LookAtNetwork() {
+    const bool has_samples = options_.samples.is_given();
+    const graph::Model model = trials_.Prepare(plan::ConfigByName("INT8"));
+    report_.network = ops::KindOf(model);
+    candidates_ = options_.candidates;
+    if (candidates_.empty()) {
+      candidates_ = options_.want == Want::kFirst
+                        ? LadderCandidates()
+                        : SuitableCandidates(report_.network, has_samples, options_.target);
+    }
+    if (!has_samples) {
+      report_.notes.push_back(
+          "without samples no loss is measured: with some (100 are enough), INT8 with static "
+          "scales "
+          "and 4 bits are tried, too");
+    } else if (options_.want != Want::kFirst && trials_.validation().samples.limit == 0) {
+      report_.num_measured = SamplesToMeasure(model);
+      trials_.LimitValidation(report_.num_measured);
+    }
+  }
+
+  // Returns on how many samples a model is measured: those of about ten seconds, counted in
+  // products, so that the number is the same on every machine.
+  size_t SamplesToMeasure(const graph::Model& model) const {
+    constexpr double kProducts = 2e11;
+    constexpr double kLeast = 32, kMost = 1000;
+    const auto first =
+        FirstSamples(model, trials_.validation().samples, 1, [](const auto&) { return size_t{1}; });
+    const double products =
+        first.empty() ? 1 : ProductsOfRun(model, CountProducts(model), first[0]);
+    return static_cast<size_t>(std::clamp(kProducts / products, kLeast, kMost));
+  }
+
+  void Try(const AutoCandidate& candidate) {
+    AutoTrial& tried = report_.trials.emplace_back();
+    tried.config = candidate.name;
+    tried.command = CommandOf(candidate);
+    QuantizeReport quantized;
+    try {
+      quantized = trials_.Quantize(trial_.path(), candidate.config);
+    } catch (const Error& error) {
+      // A full disk says nothing about the configuration, and the next one would not fit either.
+      if (error.code() == ErrorCode::kIo) throw;
+      // Files are named as they will be called: reports of equal runs are equal.
+      tried.error = Replaced(error.what(), trial_.path().string(), output_.string());
+      return;
+    }
+    tried.file_bytes = quantized.output_bytes;
+    if (quantized.target && quantized.target->speed) {
+      tried.time_ratio = quantized.target->speed->ratio;
+    }
+    Measure(tried);
+    tried.keeps_limits = FiguresOf(tried, report_).Keeps(report_.goals.limits);
+    const bool is_best =
+        !best_ || IsBetter(FiguresOf(tried, report_), FiguresOf(report_.trials[*best_], report_),
+                           report_.goals);
+    if (!is_best) return;
+    best_ = report_.trials.size() - 1;
+    best_config_ = candidate.config;
+    quantized_ = std::move(quantized);
+    is_kept_ = trial_.CanMove();
+    if (is_kept_) Rename(trial_.path(), kept_.path());
+  }
+
+  // Measures the model that is tried.
+  void Measure(AutoTrial& tried) {
+    tried.metric = trials_.MeasureOwn(trial_.path());
+    if (options_.samples.is_given() || options_.validation.is_given()) {
+      tried.evaluation = trials_.Evaluate(trial_.path());
+      tried.evaluation->model = options_.output;  // reports of equal runs are equal
+      tried.time_ratio = tried.evaluation->time_ratio;
+    }
+    if (tried.metric) {
+      tried.loss = LossOf(*tried.metric, *trials_.reference_metric());
+      report_.measure = "metric";
+    } else if (tried.evaluation) {
+      std::tie(tried.loss, report_.measure) = LossOf(*tried.evaluation);
+      if (HasLost(*tried.evaluation)) tried.loss = std::numeric_limits<double>::infinity();
+    }
+  }
+
+  // Returns the command that makes the file of a candidate again.
+  std::string CommandOf(const AutoCandidate& candidate) const {
+    if (candidate.config.rules != plan::QuantConfig().rules) {
+      const bool is_preset = std::ranges::find(plan::AllPresets(), candidate.config.name,
+                                               &plan::Preset::name) != plan::AllPresets().end();
+      if (!is_preset) return "";
+    }
+    std::string command = report::QuantizeCommand(candidate.config, options_.model.string(),
+                                                  options_.output.string());
+    if (!options_.sample_words.empty()) command += " " + options_.sample_words;
+    if (options_.target != Target::kAutomatic) {
+      command += fmt::format(" --target {}", plan::ProfileOf(options_.target).name);
+    }
+    if (options_.preparation == rewrite::Preparation::kAsIs) command += " --as-is";
+    return command;
+  }
+
+  // Puts the best model in the place of the output.
+  void Place() {
+    if (!is_kept_) {
+      quantized_ = trials_.Quantize(output_, best_config_);  // the same bytes again
+      return;
+    }
+    const fs::path old_data = graph::ReplacedDataFile(output_);
+    Rename(kept_.path(), output_);
+    std::error_code ignored;
+    if (!old_data.empty()) fs::remove(old_data, ignored);
+  }
+
+  const AutoOptions& options_;
+  fs::path output_;
+  Trials trials_;
+  ScratchFolder folder_;
+  Candidate trial_, kept_;
+  AutoReport report_;
+  std::vector<AutoCandidate> candidates_;
+  std::optional<size_t> best_;
+  plan::QuantConfig best_config_;
+  QuantizeReport quantized_;  // of the best one
+  bool is_kept_ = false;
+};
+
+// Checks before any work that the page can be written, and that it replaces no model.
+void CheckPage(const AutoOptions& options) {
+  if (options.page.empty()) return;
+  std::error_code ignored;
+  const fs::path page = fs::weakly_canonical(options.page, ignored);
+  for (const fs::path* const model : {&options.model, &options.output}) {
+    if (page != fs::weakly_canonical(*model, ignored)) continue;
+    Fail(ErrorCode::kInvalidArgument,
+         "'{}' is the name of a model: choose another name for the page", options.page.string());
+  }
+  const AtomicFile probe(options.page);
+}
+
+}  // namespace
+
+AutoReport Auto(const AutoOptions& options) {
+  if (!(options.tolerable_loss >= 0)) {
+    Fail(ErrorCode::kInvalidArgument, "a tolerable loss is 0 or more, not {}",
+         options.tolerable_loss);
+  }
+  if (options.max_trials == 0) Fail(ErrorCode::kInvalidArgument, "there must be a trial");
+  { const AtomicFile probe(options.output); }  // before any work
+  CheckPage(options);
+  JsonFile report_file(options.report);
+  AutoRun run(options);
+  AutoReport report = run.Run();
+  report_file.Write(ToJson(report));
+  run.WritePage(report);
+  return report;
+}
+
+std::vector<size_t> FrontOf(const AutoReport& report) {
+  std::vector<size_t> front;
+  for (size_t i = 0; i < report.trials.size(); ++i) {
+    if (report.trials[i].error.empty() && report.trials[i].loss) front.push_back(i);
+  }
+  const auto key = [&](size_t i) {
+    return std::tuple(report.trials[i].file_bytes, *report.trials[i].loss);
+  };
+  std::ranges::sort(front, {}, key);
+  double least = std::numeric_limits<double>::infinity();
+  std::erase_if(front, [&](size_t i) {
+    const bool is_beaten = !(*report.trials[i].loss < least);
+    if (!is_beaten) least = *report.trials[i].loss;
+    return is_beaten;
+  });
+  return front;
+}
+
+nlohmann::ordered_json ToJson(const AutoReport& report) {
+  using Json = nlohmann::ordered_json;
+  const auto number = [](const std::optional<double>& value) {
+    return value ? Json(*value) : Json();
+  };
+  Json trials = Json::array();
+  for (const AutoTrial& trial : report.trials) {
+    Json json{{"config", trial.config}};
+    if (!trial.command.empty()) json["command"] = trial.command;
+    if (trial.error.empty()) {
+      json["loss"] = number(trial.loss);
+      json["file_bytes"] = trial.file_bytes;
+      json["time_ratio"] = number(trial.time_ratio);
+      json["keeps_limits"] = trial.keeps_limits;
+      if (trial.metric) json["metric"] = *trial.metric;
+      if (trial.evaluation) json["evaluation"] = evaluate::ToJson(*trial.evaluation);
+    } else {
+      json["error"] = trial.error;
+    }
+    trials.push_back(std::move(json));
+  }
+  const bool is_autotune = report.goals.want == Want::kFirst;
+  Json json{{is_autotune ? "bitpress_autotune" : "bitpress_auto", 1}, {"measure", report.measure}};
+  if (report.reference_metric) json["reference_metric"] = *report.reference_metric;
+  json["network"] = WordOf<ops::NetworkKind>(ops::kNetworkKindWords, report.network);
+  json["want"] = WordOf<Want>(kWantWords, report.goals.want);
+  json["limits"] = report.goals.limits.Text();
+  json["float_bytes"] = report.float_bytes;
+  json["chosen"] = report.trials[report.chosen].config;
+  json["is_tolerable"] = report.is_tolerable;
+  json["front"] = Json::array();
+  for (const size_t i : FrontOf(report)) json["front"].push_back(report.trials[i].config);
+  json["notes"] = report.notes;
+  json["trials"] = std::move(trials);
+  return json;
+}
+
+}  // namespace bitpress::tasks

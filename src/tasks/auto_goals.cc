@@ -1,0 +1,121 @@
+#include "tasks/auto_goals.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <tuple>
+#include <vector>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "deploy/speed.h"
+#include "search/goals.h"
+
+namespace bitpress::tasks {
+namespace {
+
+constexpr std::string_view kLimitExamples = "bytes<=3MB, bytes<=50%, time<=0.8 and loss<=1%";
+
+// Reads "0.8" or "80%".
+double ParseShare(std::string_view text) {
+  const bool is_percent = text.ends_with('%');
+  if (is_percent) text.remove_suffix(1);
+  return ParseDouble(Trim(text), "the bound") / (is_percent ? 100 : 1);
+}
+
+double OrInfinity(const std::optional<double>& value) {
+  return value.value_or(std::numeric_limits<double>::infinity());
+}
+
+// Returns how many times its limits of size and time a model takes at the worst.
+double Excess(const TrialFigures& figures, const Limits& limits) {
+  double excess = 0;
+  if (limits.bytes) excess = std::max(excess, figures.bytes / *limits.bytes);
+  if (limits.byte_share) excess = std::max(excess, figures.byte_share / *limits.byte_share);
+  if (limits.time && figures.time) excess = std::max(excess, *figures.time / *limits.time);
+  return excess;
+}
+
+bool KeepsLoss(const TrialFigures& figures, const Limits& limits) {
+  return !limits.loss || !figures.loss || *figures.loss <= *limits.loss;
+}
+
+}  // namespace
+
+Limits ParseLimits(std::string_view text) {
+  Limits limits;
+  for (const std::string& part : Split(text, ',')) {
+    const size_t at = part.find("<=");
+    const std::string name(Trim(std::string_view(part).substr(0, at)));
+    if (at == std::string::npos) {
+      Fail(ErrorCode::kInvalidArgument, "'{}' is no bound; write {}", part, kLimitExamples);
+    }
+    const std::string_view bound = Trim(std::string_view(part).substr(at + 2));
+    double value = 0;
+    if (name == "bytes") {
+      const bool is_share = bound.ends_with('%');
+      value = is_share ? ParseShare(bound) : search::ParseBytes(bound);
+      (is_share ? limits.byte_share : limits.bytes) = value;
+    } else if (name == "time" || name == "loss") {
+      value = ParseShare(bound);
+      (name == "time" ? limits.time : limits.loss) = value;
+    } else {
+      Fail(ErrorCode::kInvalidArgument, "there is no limit '{}'{}; write {}", name,
+           DidYouMean(name, std::vector<std::string>{"bytes", "time", "loss"}), kLimitExamples);
+    }
+    if (!(value > 0 || (name == "loss" && value == 0)) || !std::isfinite(value)) {
+      Fail(ErrorCode::kInvalidArgument, "'{}': the bound must be above 0", part);
+    }
+  }
+  return limits;
+}
+
+std::string Limits::Text() const {
+  std::vector<std::string> parts;
+  if (bytes) parts.push_back(HumanBytes(static_cast<uint64_t>(*bytes)));
+  if (byte_share) parts.push_back(fmt::format("{:g} % of the float file", 100 * *byte_share));
+  if (time) parts.push_back(fmt::format("{:g} of the float model's time", *time));
+  if (loss) parts.push_back(fmt::format("a loss of {:g} %", 100 * *loss));
+  return parts.empty() ? "no limits" : "at most " + Join(parts, ", ");
+}
+
+Goals GoalsOf(Want want, Limits limits, double tolerable_loss) {
+  if (!limits.loss) limits.loss = tolerable_loss;
+  const bool is_quick = want == Want::kBalanced || want == Want::kFaster;
+  // Rounds of one measurement differ by that much.
+  if (is_quick && !limits.time) limits.time = deploy::kSlower;
+  if (want == Want::kClosest && !limits.bytes && !limits.byte_share) limits.byte_share = 1;
+  return {want, limits};
+}
+
+bool TrialFigures::Keeps(const Limits& limits) const {
+  return KeepsLoss(*this, limits) && Excess(*this, limits) <= 1;
+}
+
+bool IsBetter(const TrialFigures& a, const TrialFigures& b, const Goals& goals) {
+  const bool keeps = a.Keeps(goals.limits);
+  if (keeps != b.Keeps(goals.limits)) return keeps;
+  const double loss_a = OrInfinity(a.loss), loss_b = OrInfinity(b.loss);
+  if (!keeps) {
+    const bool keeps_loss = KeepsLoss(a, goals.limits);
+    if (keeps_loss != KeepsLoss(b, goals.limits)) return keeps_loss;
+    if (!keeps_loss) return std::tuple(loss_a, a.bytes) < std::tuple(loss_b, b.bytes);
+    return Excess(a, goals.limits) < Excess(b, goals.limits);
+  }
+  switch (goals.want) {
+    case Want::kBalanced:
+    case Want::kSmaller:
+      return std::tuple(a.bytes, loss_a) < std::tuple(b.bytes, loss_b);
+    case Want::kFaster:
+      return std::tuple(OrInfinity(a.time), a.bytes) < std::tuple(OrInfinity(b.time), b.bytes);
+    case Want::kClosest:
+      return std::tuple(loss_a, a.bytes) < std::tuple(loss_b, b.bytes);
+    case Want::kFirst:
+      return false;
+  }
+  return false;
+}
+
+}  // namespace bitpress::tasks

@@ -1,0 +1,69 @@
+// What a user wants of a quantized model, and the choice among models that were tried. Plain data;
+// all functions are pure.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "base/words.h"
+
+namespace bitpress::tasks {
+
+// What the chosen model is the best in. All keep the limits first.
+enum class Want : uint8_t {
+  kBalanced,  // the smallest file that is not slower than the float model
+  kSmaller,   // the smallest file, however long it takes
+  kFaster,    // the shortest time
+  kClosest,   // the least loss of those that are smaller than the float file
+  kFirst,     // the first in their order, as `autotune` takes it
+};
+inline constexpr std::array<std::pair<std::string_view, Want>, 5> kWantWords{
+    {{"balanced", Want::kBalanced},
+     {"smaller", Want::kSmaller},
+     {"faster", Want::kFaster},
+     {"closest", Want::kClosest},
+     {"first", Want::kFirst}}};
+constexpr Words<Want> FieldWords(const Want*) { return kWantWords; }
+
+// Limits of a quantized model. Nothing: there is no limit.
+struct Limits {
+  std::optional<double> bytes;
+  std::optional<double> byte_share;  // of the float file
+  std::optional<double> time;        // over that of the float model
+  std::optional<double> loss;        // as AutoOptions::tolerable_loss
+  // Returns the limits in words: "at most 3.00 MB, 1.05 of the float model's time".
+  std::string Text() const;
+};
+
+// Reads "bytes<=3MB,time<=0.8,loss<=1%", where bytes may be a share of the float file ("50%").
+// Throws Error(kInvalidArgument) with what may be written.
+Limits ParseLimits(std::string_view text);
+
+struct Goals {
+  Want want = Want::kBalanced;
+  Limits limits;
+};
+// Returns the goals of a preference: limits that the user did not set follow from it.
+// `tolerable_loss` is the limit of the loss if `limits` has none.
+Goals GoalsOf(Want want, Limits limits, double tolerable_loss);
+
+// The figures of one model that was tried.
+struct TrialFigures {
+  std::optional<double> loss, time;  // nothing: not measured
+  double bytes = 0;
+  double byte_share = 0;
+
+  // Returns whether the model keeps the limits. What was not measured keeps them.
+  bool Keeps(const Limits& limits) const;
+};
+
+// Returns whether `a` is to be chosen rather than `b`, which was tried before it.
+bool IsBetter(const TrialFigures& a, const TrialFigures& b, const Goals& goals);
+
+}  // namespace bitpress::tasks

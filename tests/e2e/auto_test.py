@@ -1,0 +1,123 @@
+"""`bitpress auto` tries what suits a network, keeps the limits, and writes the best file with the command that makes it again."""
+
+import json
+import shlex
+
+import numpy as np
+import pytest
+from models import conv_model, make_model, save, save_arrays, save_photos
+from onnx import helper
+
+IMAGE = "crop=20,mean=0.5,std=0.5"
+
+
+@pytest.fixture(scope="module")
+def photos(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("photos")
+    save_photos(folder, 12)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def large(tmp_path_factory):
+    """Products of rows large enough that bytes of weights count, with one output of numbers."""
+    rng = np.random.default_rng(5)
+    constants = {"a": (rng.standard_normal((256, 512)) / 16).astype(np.float32), "b": (rng.standard_normal((512, 1)) / 22).astype(np.float32)}
+    nodes = [helper.make_node("MatMul", ["x", "a"], ["h"], name="first"), helper.make_node("Relu", ["h"], ["r"], name="relu"),
+             helper.make_node("MatMul", ["r", "b"], ["y"], name="last")]
+    return save(make_model(nodes, [("x", ["N", 256])], [("y", ["N", 1])], constants), tmp_path_factory.mktemp("large") / "large.onnx")
+
+
+@pytest.fixture(scope="module")
+def rows(tmp_path_factory):
+    values = np.random.default_rng(3).standard_normal((40, 256)).astype(np.float32)
+    return save_arrays(tmp_path_factory.mktemp("rows") / "samples", [values])
+
+
+def auto(bitpress, model, out, *options):
+    report = out.with_suffix(".json")
+    text = bitpress.ok("auto", model, "-o", out, "--json", report, *options)
+    return text, json.loads(report.read_text())
+
+
+@pytest.mark.quick
+def test_the_smallest_that_keeps_the_limit_is_written(bitpress, large, rows, tmp_path):
+    out = tmp_path / "best.onnx"
+    text, report = auto(bitpress, large, out, "--data", rows, "--want", "smaller", "--no-report")
+    assert next(iter(report.items())) == ("bitpress_auto", 1)
+    assert report["network"] == "tabular" and report["measure"] == "1 - R2" and report["is_tolerable"]
+    trials = {trial["config"]: trial for trial in report["trials"]}
+    assert list(trials) == ["INT8", "INT8_DYNAMIC", "INT4_WEIGHTS", "INT8_WEIGHTS", "FP16"]
+    kept = [trial for trial in trials.values() if trial["loss"] <= 0.01]
+    assert 0 < len(kept) and trials[report["chosen"]]["file_bytes"] == min(trial["file_bytes"] for trial in kept)
+    assert all(trial["keeps_limits"] == (trial["loss"] <= 0.01) for trial in trials.values())
+    assert out.stat().st_size == trials[report["chosen"]]["file_bytes"]
+    # The table has a row for each, and the command makes the same bytes.
+    assert all(f"+ {trial['config']} " in text for trial in kept)
+    command = trials[report["chosen"]]["command"]
+    assert f"again: {command}" in text
+    again = tmp_path / "again.onnx"
+    words = [str(again) if word == str(out) else word for word in shlex.split(command)[1:]]
+    bitpress.ok(*words)
+    assert again.read_bytes() == out.read_bytes()
+
+
+def test_the_loss_is_what_evaluate_measures(bitpress, large, rows, tmp_path):
+    out = tmp_path / "best.onnx"
+    _, report = auto(bitpress, large, out, "--data", rows, "--configs", "INT4_WEIGHTS", "--want", "smaller", "--budget", "loss<=100%", "--no-report")
+    bitpress.ok("evaluate", out, "--reference", large, "--data", rows, "--json", tmp_path / "evaluation.json")
+    task = json.loads((tmp_path / "evaluation.json").read_text())["task"]
+    assert task["task"] == "regression" and task["loss"] == pytest.approx(report["trials"][0]["loss"], rel=1e-4)
+
+
+def test_wishes_choose_among_the_same_trials(bitpress, large, rows, tmp_path):
+    chosen = {}
+    for want, budget in [("closest", "loss<=1%"), ("smaller", "loss<=50%"), ("smaller", "loss<=0.01%")]:
+        _, report = auto(bitpress, large, tmp_path / "best.onnx", "--data", rows, "--want", want, "--budget", budget, "--no-report")
+        chosen[want, budget] = report["chosen"]
+        losses = {trial["config"]: trial["loss"] for trial in report["trials"]}
+        if want == "closest":
+            assert losses[report["chosen"]] == min(losses.values())
+    assert chosen["smaller", "loss<=50%"] == "INT4_WEIGHTS"
+    assert chosen["smaller", "loss<=0.01%"] != "INT4_WEIGHTS"
+
+
+def test_what_takes_long_is_tried_only_if_nothing_else_keeps_the_limits(bitpress, large, rows, tmp_path):
+    text, report = auto(bitpress, large, tmp_path / "best.onnx", "--data", rows, "--want", "smaller", "--budget", "bytes<=1%", "--no-report")
+    names = [trial["config"] for trial in report["trials"]]
+    assert names[-2:] == ["INT8_ADAROUND", "INT8, activations of 16 bits"]
+    assert not report["is_tolerable"] and "this is the best" in text
+    assert "--config INT8 --set activations=uint16" in report["trials"][-1]["command"]
+
+
+def test_without_samples_nothing_is_measured_and_it_says_so(bitpress, large, tmp_path):
+    text, report = auto(bitpress, large, tmp_path / "best.onnx", "--no-report")
+    assert [trial["config"] for trial in report["trials"]] == ["INT8_DYNAMIC", "INT8_WEIGHTS", "FP16"]
+    assert all(trial["loss"] is None for trial in report["trials"])
+    assert "without samples no loss is measured" in text
+
+
+def test_a_convolutional_network_with_photos_has_a_page(bitpress, photos, tmp_path):
+    model = save(conv_model(), tmp_path / "conv.onnx")
+    text, report = auto(bitpress, model, tmp_path / "best.onnx", "--data", photos, "--image", IMAGE)
+    assert report["network"] == "convolutional" and "convolutional network" in text
+    page = (tmp_path / "best.html").read_text()
+    assert '"trials":{"bitpress_auto":1' in page and 'id="trials-section"' in page
+    assert report["trials"][0]["command"].count("--data") == 1
+
+
+def test_standard_output_may_have_the_json_alone(bitpress, large, rows, tmp_path):
+    text = bitpress.ok("auto", large, "-o", tmp_path / "best.onnx", "--data", rows, "--configs", "INT8", "--json", "-", "--no-report")
+    assert json.loads(text)["trials"][0]["config"] == "INT8"
+
+
+@pytest.mark.parametrize("budget, message", [("size<=3", "there is no limit 'size'"), ("bytes=3", "is no bound"), ("time<=0", "above 0"),
+                                             ("loss<=x", "the bound")])
+def test_wrong_limits_are_said(bitpress, large, rows, tmp_path, budget, message):
+    assert message in bitpress.error("auto", large, "-o", tmp_path / "best.onnx", "--data", rows, "--budget", budget)
+    assert not (tmp_path / "best.onnx").exists()
+
+
+def test_a_page_that_would_replace_a_model_is_refused(bitpress, large, tmp_path):
+    message = bitpress.error("auto", large, "-o", tmp_path / "best.html")
+    assert "another name" in message and not (tmp_path / "best.html").exists()

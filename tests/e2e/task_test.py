@@ -1,0 +1,164 @@
+"""Measures in the terms of a task, against NumPy on the outputs of both models."""
+
+import json
+
+import numpy as np
+import onnxruntime
+import pytest
+from models import make_model, save, save_arrays
+from onnx import TensorProto, helper
+
+node = helper.make_node
+
+
+def run(path, inputs):
+    return onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"]).run(None, inputs)
+
+
+def evaluate(bitpress, model, reference, data, *options):
+    return json.loads(bitpress.ok("evaluate", model, "--reference", reference, "--data", data, "--json", "-", *options))
+
+
+def figures(report):
+    return {figure["name"]: figure["value"] for figure in report["task"]["figures"]}
+
+
+@pytest.fixture(scope="module")
+def embedder(tmp_path_factory):
+    """Embeddings of rows: a product, and its length made 1."""
+    rng = np.random.default_rng(5)
+    nodes = [node("MatMul", ["x", "w"], ["h"], name="project"), node("LpNormalization", ["h"], ["y"], name="normalize", axis=1, p=2)]
+    model = make_model(nodes, [("x", ["N", 64])], [("y", ["N", 32])], {"w": rng.standard_normal((64, 32)).astype(np.float32)})
+    return save(model, tmp_path_factory.mktemp("embedder") / "embedder.onnx")
+
+
+@pytest.mark.quick
+def test_embeddings_have_the_ranks_of_numpy(bitpress, embedder, tmp_path):
+    x = np.random.default_rng(3).standard_normal((24, 64)).astype(np.float32)
+    data = save_arrays(tmp_path / "data", [x])
+    bitpress.ok("quantize", embedder, "-o", tmp_path / "q.onnx", "--config", "INT4_WEIGHTS")
+    report = evaluate(bitpress, tmp_path / "q.onnx", embedder, data)
+    assert report["task"]["task"] == "embedding" and report["task"]["num_samples"] == 24
+    found, wanted = (run(path, {"x": x})[0].astype(float) for path in (tmp_path / "q.onnx", embedder))
+    found, wanted = (v / np.linalg.norm(v, axis=1, keepdims=True) for v in (found, wanted))
+    cosines = (found * wanted).sum(axis=1)
+    upper = np.triu_indices(24, 1)
+    ranks = [np.argsort(np.argsort((v @ v.T)[upper])) for v in (found, wanted)]
+    nearest = [np.argsort(-(v @ v.T) + 9 * np.eye(24), axis=1)[:, :10] for v in (found, wanted)]
+    recall = np.mean([len(set(a) & set(b)) / 10 for a, b in zip(*nearest, strict=True)])
+    measured = figures(report)
+    assert measured["cosine to the float vector, mean"] == pytest.approx(cosines.mean(), abs=1e-6)
+    assert measured["cosine to the float vector, least"] == pytest.approx(cosines.min(), abs=1e-6)
+    assert measured["rank agreement of similarities"] == pytest.approx(np.corrcoef(*ranks)[0, 1], abs=1e-4)
+    assert measured["recall@10"] == pytest.approx(recall, abs=0.01) and recall < 1
+    assert "task       embedding" in bitpress.ok("evaluate", tmp_path / "q.onnx", "--reference", embedder, "--data", data)
+
+
+def test_masks_have_the_iou_of_numpy(bitpress, tmp_path):
+    rng = np.random.default_rng(7)
+    nodes = [node("Conv", ["x", "w"], ["c"], name="conv", pads=[1, 1, 1, 1]), node("Softmax", ["c"], ["y"], name="share", axis=1)]
+    model = save(make_model(nodes, [("x", ["N", 3, 32, 32])], [("y", ["N", 4, 32, 32])], {"w": rng.standard_normal((4, 3, 3, 3)).astype(np.float32)}),
+                 tmp_path / "masks.onnx")
+    x = rng.standard_normal((6, 3, 32, 32)).astype(np.float32)
+    data = save_arrays(tmp_path / "data", [x])
+    bitpress.ok("quantize", model, "-o", tmp_path / "q.onnx", "--config", "MX4", "--target", "portable")
+    report = evaluate(bitpress, tmp_path / "q.onnx", model, data)
+    found, wanted = (run(path, {"x": x})[0].argmax(axis=1) for path in (tmp_path / "q.onnx", model))
+    ious = [((found == i) & (wanted == i)).sum() / ((found == i) | (wanted == i)).sum() for i in range(4)]
+    assert report["task"]["task"] == "segmentation"
+    assert figures(report)["mIoU with the float masks"] == pytest.approx(np.mean(ious), abs=1e-3) and np.mean(ious) < 0.99
+
+
+def test_boxes_against_labels_of_coco(bitpress, tmp_path):
+    """A "detector" whose boxes are its input: found ones may be put where one wants them."""
+    model = save(make_model([node("Identity", ["x"], ["y"], name="pass")], [("x", ["N", 4, 6])], [("y", ["N", 4, 6])], {}), tmp_path / "d.onnx")
+    right, moved, unsure, none = [10, 10, 30, 30, 0.9, 0], [100, 100, 120, 120, 0.8, 0], [50, 50, 70, 80, 0.6, 1], [0, 0, 0, 0, 0, 0]
+    data = save_arrays(tmp_path / "data", [np.array([[right, moved, unsure, none]], np.float32)])
+    labels = tmp_path / "instances.json"
+    labels.write_text(json.dumps({
+        "images": [{"id": 7, "file_name": "000.npy", "width": 128, "height": 128}],
+        "categories": [{"id": 3}, {"id": 90}],
+        "annotations": [{"image_id": 7, "category_id": 3, "bbox": [10, 10, 20, 20]}, {"image_id": 7, "category_id": 3, "bbox": [60, 0, 20, 20]},
+                        {"image_id": 7, "category_id": 90, "bbox": [50, 50, 20, 30]}]}))
+    report = evaluate(bitpress, model, model, data, "--task", f"detection:layout=end2end,labels={labels}")
+    measured = figures(report)
+    assert measured["boxes"] == 3 and measured["F1 with the float boxes"] == 1 and report["task"]["loss"] == 0
+    # Of class 0 one of two labels is found, first of all: precision 1 up to a recall of one half. Class 1 is right.
+    assert measured["mAP 50"] == pytest.approx((51 / 101 + 1) / 2) and measured["mAP 50-95"] == pytest.approx((51 / 101 + 1) / 2)
+    labels.write_text("{}")
+    message = bitpress.error("evaluate", model, "--data", data, "--task", f"detection:layout=end2end,labels={labels}")
+    assert "instances.json" in message and "in the form of COCO" in message
+
+
+def test_texts_against_labels(bitpress, tmp_path):
+    """Scores of 4 steps are the input: blank, a, b."""
+    model = save(make_model([node("Identity", ["x"], ["y"], name="pass")], [("x", ["N", 4, 3])], [("y", ["N", 4, 3])], {}), tmp_path / "t.onnx")
+    data = save_arrays(tmp_path / "data", [np.eye(3, dtype=np.float32)[[[1, 1, 0, 2]]], np.eye(3, dtype=np.float32)[[[1, 0, 1, 2]]]])
+    (tmp_path / "words.txt").write_text("-\na\nb\n")
+    (tmp_path / "labels.csv").write_text("file,text\n000.npy,ab\n001.npy,ab\n")
+    report = evaluate(bitpress, model, model, data, "--task", f"text:blank=0,vocabulary={tmp_path / 'words.txt'},labels={tmp_path / 'labels.csv'}")
+    measured = figures(report)
+    assert measured["character errors"] == pytest.approx(1 / 4) and measured["word errors"] == pytest.approx(1 / 2)
+    assert measured["character errors against the float texts"] == 0
+
+
+def test_a_search_reaches_a_loss_of_the_task(bitpress, embedder, tmp_path):
+    x = np.random.default_rng(3).standard_normal((24, 64)).astype(np.float32)
+    data = save_arrays(tmp_path / "data", [x])
+    bitpress.ok("search", embedder, "--candidates", "mx6,mxfp4_e2m1", "--data", data, "--target", "task_loss<=1", "-o", tmp_path / "plan.json",
+                "--json", tmp_path / "search.json")
+    found = json.loads((tmp_path / "search.json").read_text())
+    assert found["is_reached"] and 0 < found["final"]["task_loss"] <= 0.01
+    assert "no task that is known" in bitpress.error("search", embedder, "--candidates", "mx6,mx9", "--data", data, "--target", "task_loss<=1",
+                                                     "--task", "none", "-o", tmp_path / "plan.json")
+
+
+def test_wrong_tasks_are_said(bitpress, embedder, tmp_path):
+    data = save_arrays(tmp_path / "data", [np.zeros((4, 64), np.float32)])
+    for task, message in [("embeding", "did you mean 'embedding'"), ("embedding:q=1", "no setting 'q'"),
+                          ("detection", "it is not clear how the outputs hold boxes"), ("embedding:output=z", "no output 'z'"),
+                          ("detection:layout=yolo9", "is not one of yolo5|yolo8")]:
+        assert message in bitpress.error("evaluate", embedder, "--reference", embedder, "--data", data, "--task", task)
+    message = bitpress.error("evaluate", embedder, "--data", data, "--task", "embedding", "-o", tmp_path / "part.bpe")
+    assert "holds no measures of tasks" in message
+
+
+def attention(tmp_path):
+    """Token vectors of an attention with a mask, as a sentence encoder has them, and no more."""
+    rng = np.random.default_rng(11)
+    weights = {name: (rng.standard_normal((32, 32)) / 6).astype(np.float32) for name in ("wq", "wk", "wv", "wo")}
+    weights |= {"table": rng.standard_normal((50, 32)).astype(np.float32), "scale": np.float32(1 / np.sqrt(32)), "one": np.float32(1),
+                "much": np.float32(-1e4), "axes": np.array([1])}
+    nodes = [node("Gather", ["table", "input_ids"], ["x"], "look"), node("MatMul", ["x", "wq"], ["q"], "mq"), node("MatMul", ["x", "wk"], ["k"], "mk"),
+             node("MatMul", ["x", "wv"], ["v"], "mv"), node("Transpose", ["k"], ["kt"], "turn", perm=[0, 2, 1]), node("MatMul", ["q", "kt"], ["s"], "scores"),
+             node("Mul", ["s", "scale"], ["scaled"], "shrink"), node("Cast", ["attention_mask"], ["m"], "to_float", to=TensorProto.FLOAT),
+             node("Sub", ["one", "m"], ["away"], "invert"), node("Mul", ["away", "much"], ["low"], "lower"), node("Unsqueeze", ["low", "axes"], ["bias"], "row"),
+             node("Add", ["scaled", "bias"], ["masked"], "mask"), node("Softmax", ["masked"], ["p"], "soft", axis=-1), node("MatMul", ["p", "v"], ["o"], "mix"),
+             node("MatMul", ["o", "wo"], ["last_hidden_state"], "project")]
+    model = make_model(nodes, [], [("last_hidden_state", ["N", "S", 32])], weights)
+    for name in ("input_ids", "attention_mask"):
+        model.graph.input.append(helper.make_tensor_value_info(name, TensorProto.INT64, ["N", "S"]))
+    return save(model, tmp_path / "encoder.onnx")
+
+
+@pytest.mark.parametrize("config", ["INT8", "INT8_DYNAMIC"])
+def test_a_text_has_one_vector_whatever_the_batch_and_the_padding(bitpress, run_model, tmp_path, config):
+    model = attention(tmp_path)
+    rng = np.random.default_rng(2)
+    texts = [rng.integers(1, 50, size) for size in (3, 9, 16, 5, 7, 12)]
+    folder = tmp_path / "samples"
+    folder.mkdir()
+    for i, ids in enumerate(texts):
+        np.savez(folder / f"{i}.npz", input_ids=ids[None], attention_mask=np.ones((1, len(ids)), np.int64))
+    bitpress.ok("quantize", model, "-o", tmp_path / "q.onnx", "--config", config, "--data", folder)
+    ids, mask = np.zeros((len(texts), 20), np.int64), np.zeros((len(texts), 20), np.int64)
+    for i, text in enumerate(texts):
+        ids[i, :len(text)], mask[i, :len(text)] = text, 1
+    together = run_model(tmp_path / "q.onnx", {"input_ids": ids, "attention_mask": mask})[0]
+    floats = run_model(model, {"input_ids": ids, "attention_mask": mask})[0]
+    for i, text in enumerate(texts):
+        alone = run_model(tmp_path / "q.onnx", {"input_ids": text[None], "attention_mask": np.ones((1, len(text)), np.int64)})[0][0]
+        float_alone = run_model(model, {"input_ids": text[None], "attention_mask": np.ones((1, len(text)), np.int64)})[0][0]
+        own = np.abs(floats[i, :len(text)] - float_alone).max()
+        assert np.abs(together[i, :len(text)] - alone).max() <= max(1e-5, 2 * own)
+        assert np.abs(alone - float_alone).max() > 1e-4  # it is quantized
