@@ -4,6 +4,7 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <cstdio>
 #include <string>
 #include <string_view>
 
@@ -35,7 +36,10 @@ void AddManualCommand(CLI::App& program);
 // Returns an option's name as it is typed: "num_threads" is "--num-threads".
 std::string Spelt(std::string_view option);
 
-// Writes to standard output. Throws Error(kIo) if not everything was written.
+// Writes to standard output, or where PrintTo says. Throws Error(kIo) if not everything was
+// written.
 void Print(std::string_view text);
+// Makes Print write to standard error, because standard output gets a file, or to standard output.
+void PrintTo(std::FILE* stream);
 
 }  // namespace bitpress::apps

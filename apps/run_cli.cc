@@ -21,9 +21,16 @@
 #include "deploy/check_process.h"
 #include "kernels/cpu_target.h"
 #include "runtime/ort_library.h"
+#include "standard_streams.h"
 
 namespace bitpress::apps {
 namespace {
+
+// Where Print writes. The program has one command line, and one thread of it prints.
+std::FILE*& TextStream() {
+  static std::FILE* stream = stdout;
+  return stream;
+}
 
 constexpr int kFailed = 1;
 constexpr int kUsage = 2;
@@ -104,7 +111,8 @@ int Parse(int argc, char** argv) {
   });
   program.footer(
       "Example:\n  bitpress quantize model.onnx -o model_mx6.onnx --config MX6\n"
-      "`bitpress COMMAND --help` lists the options of a command.");
+      "`bitpress COMMAND --help` lists the options of a command. A file may be -, standard input\n"
+      "or, behind -o, standard output.");
   AddInspectCommand(program);
   AddPlanCommand(program);
   AddCalibrateCommand(program);
@@ -147,7 +155,9 @@ int Parse(int argc, char** argv) {
       deploy::AnswerCheck(argv[2]);
       return 0;
     }
-    program.parse(argc, argv);  // runs the chosen command too
+    StandardStreams streams(argc, argv);
+    program.parse(streams.argc(), streams.argv());  // runs the chosen command too
+    streams.Finish();
     return 0;
   } catch (const CLI::ParseError& error) {
     const std::string unknown = error.get_exit_code() == 0 ? "" : UnknownOption(program);
@@ -166,6 +176,7 @@ int Parse(int argc, char** argv) {
 
 int RunCli(int argc, char** argv) {
   const int exit_code = Parse(argc, argv);
+  PrintTo(stdout);
   std::cout.flush();  // CLI11 writes help texts there
   return exit_code;
 }
@@ -177,9 +188,11 @@ std::string Spelt(std::string_view option) {
 }
 
 void Print(std::string_view text) {
-  const bool is_written =
-      std::fwrite(text.data(), 1, text.size(), stdout) == text.size() && std::fflush(stdout) == 0;
+  const bool is_written = std::fwrite(text.data(), 1, text.size(), TextStream()) == text.size() &&
+                          std::fflush(TextStream()) == 0;
   if (!is_written) Fail(ErrorCode::kIo, "cannot write to standard output");
 }
+
+void PrintTo(std::FILE* stream) { TextStream() = stream; }
 
 }  // namespace bitpress::apps
