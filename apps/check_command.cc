@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/paths.h"
 #include "command.h"
 #include "config_options.h"
 #include "json_option.h"
@@ -38,8 +39,8 @@ void FailOnBrokenRules(const std::vector<std::string>& broken, const CheckArgume
 void RunCheck(CheckArguments& options) {
   tasks::JsonFile file(options.json.file());
   const deploy::TargetReport report =
-      tasks::CheckTarget({.model = options.model, .samples = options.samples.Spec()});
-  const std::vector<std::string> broken = tasks::BrokenRules(options.model, options.target);
+      tasks::CheckTarget({.model = PathOf(options.model), .samples = options.samples.Spec()});
+  const std::vector<std::string> broken = tasks::BrokenRules(PathOf(options.model), options.target);
   const auto json = [&] {
     nlohmann::ordered_json all = deploy::ToJson(report);
     all["broken_rules"] = broken;

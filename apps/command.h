@@ -3,10 +3,11 @@
 // in src/tasks/.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <cstdio>
 #include <string>
 #include <string_view>
+
+#include "cli.h"
 
 namespace bitpress::apps {
 

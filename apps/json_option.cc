@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "base/paths.h"
 #include "command.h"
 #include "tasks/json_file.h"
 
@@ -20,7 +21,7 @@ void JsonOption::Add(CLI::App& command, std::string_view what) {
       ->type_name("FILE");
 }
 
-std::filesystem::path JsonOption::file() const { return is_printed() ? "" : path_; }
+std::filesystem::path JsonOption::file() const { return PathOf(is_printed() ? "" : path_); }
 
 bool JsonOption::is_printed() const { return path_ == kStandardOutput; }
 

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/atomic_file.h"
+#include "base/paths.h"
 #include "command.h"
 #include "config_options.h"
 #include "interop/decisions.h"
@@ -57,13 +58,13 @@ void SayImport(const interop::ImportReport& report, const std::string& file) {
 plan::QuantPlan PlanOf(const PlanArguments& options) {
   const plan::QuantConfig config = options.config.Resolve();
   if (options.imported.empty()) {
-    return tasks::MakePlan(options.model, config, options.preparation, options.disabled_passes,
-                           options.target);
+    return tasks::MakePlan(PathOf(options.model), config, options.preparation,
+                           options.disabled_passes, options.target);
   }
   interop::ImportReport report;
   plan::QuantPlan plan =
-      tasks::MakePlanLike(options.imported, options.model, config, report, options.preparation,
-                          options.disabled_passes, options.target);
+      tasks::MakePlanLike(PathOf(options.imported), PathOf(options.model), config, report,
+                          options.preparation, options.disabled_passes, options.target);
   SayImport(report, options.imported);
   return plan;
 }
@@ -81,7 +82,7 @@ std::string TextOf(const PlanArguments& options) {
   std::vector<std::string> notes;
   if (is_of_model) {
     const std::string text =
-        interop::Write(interop::ReadDecisions(options.model), *options.exported, notes);
+        interop::Write(interop::ReadDecisions(PathOf(options.model)), *options.exported, notes);
     for (const std::string& note : notes) fmt::print(stderr, "bitpress: {}\n", note);
     return text;
   }
@@ -98,7 +99,7 @@ std::string TextOf(const PlanArguments& options) {
 void RunPlan(const PlanArguments& options) {
   // The file is opened first, so that an output that cannot be written costs no work.
   std::unique_ptr<AtomicFile> file;
-  if (!options.output.empty()) file = std::make_unique<AtomicFile>(options.output);
+  if (!options.output.empty()) file = std::make_unique<AtomicFile>(PathOf(options.output));
   const std::string json = TextOf(options);
   if (file == nullptr) return Print(json);
   file->Write(json);
