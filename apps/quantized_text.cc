@@ -212,6 +212,17 @@ std::string DescribeGuard(const plan::GuardReport& guard, double wanted_db) {
                     guard.has_reached_bound ? "; more would be more than guard_share of them" : "");
 }
 
+// Says which method the outputs chose for blocks of weights.
+std::string DescribeWeightRange(const calibrate::WeightRangeReport& report) {
+  std::vector<std::string> tried;
+  for (const calibrate::TriedRange& one : report.tried) {
+    tried.push_back(fmt::format("{} {:.1f}", one.method, one.sqnr_db));
+  }
+  return fmt::format(
+      "  weight_range: {}, by the outputs: {} (dB at the worst output, {} samples)\n",
+      report.method, fmt::join(tried, ", "), report.num_samples);
+}
+
 // Returns whether the guard changed something, or could not do what was asked.
 bool IsNoteworthy(const plan::GuardReport& guard) {
   return guard.num_left > 0 || !guard.range_method.empty() || !guard.note.empty() ||
@@ -287,6 +298,9 @@ std::string DescribeQuantized(const tasks::QuantizeOptions& options,
   }
   if (report.guard && (is_verbose || IsNoteworthy(*report.guard))) {
     text += DescribeGuard(*report.guard, plan.config.guard.value_or(0));
+  }
+  if (report.weight_range && (is_verbose || report.weight_range->method != "auto")) {
+    text += DescribeWeightRange(*report.weight_range);
   }
   if (!report.finetune.scaled.smoothed.empty() || !report.finetune.scaled.left_alone.empty()) {
     text += DescribeScaled("awq:", report.finetune.scaled);

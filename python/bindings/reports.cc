@@ -36,6 +36,9 @@ void BindQuantizeReport(nb::module_& module) {
   BindFields<finetune::FinetuneReport>(module, "FinetuneReport", "The results of fine-tuning.");
   BindFields<plan::UnsignedWeight>(module, "UnsignedWeight", "A weight that is uint8, not int8.");
   BindFields<plan::GuardReport>(module, "GuardReport", "What the guard of integers measured.");
+  BindFields<calibrate::TriedRange>(module, "TriedRange", "A range method that was measured.");
+  BindFields<calibrate::WeightRangeReport>(module, "WeightRangeReport",
+                                           "How weights with weight_range=auto got their method.");
   BindFields<calibrate::Unrepresented>(
       module, "UnrepresentedValue",
       "A value that the samples of the calibration do not stand for.");

@@ -5,14 +5,12 @@
 #include <cmath>
 #include <map>
 #include <optional>
-#include <random>
 #include <set>
 #include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "base/error.h"
 #include "base/output_error.h"
 #include "calibrate/leave_float.h"
 #include "calibrate/noise_probe.h"
@@ -20,7 +18,6 @@
 #include "calibrate/planned_weights.h"
 #include "calibrate/products.h"
 #include "calibrate/resolve_params.h"
-#include "calibrate/sample_runs.h"
 #include "plan/qdq_placement.h"
 
 namespace bitpress::calibrate {
@@ -33,18 +30,17 @@ constexpr double kMarginDb = 3;
 // An activation is worth leaving float if it alone brings this share of the noise that is allowed.
 // Many that bring less are no fault of a few.
 constexpr double kLeastShare = 0.25;
-// Fewer dB are not worth slower operators. A model that stays less accurate than wanted is slow and
-// inaccurate then, which only a tenth of the error is worth.
+// Fewer dB are not worth slower operators. A model that stays less accurate than wanted must not
+// be slow as well: at most this share of its products become floats, and the more of them, the
+// more it has to gain, from kLeastGainDb to kLargeGainDb.
 constexpr double kLeastGainDb = 3;
 constexpr double kLargeGainDb = 10;
-// The share of the products that such a gain may make floats.
-constexpr double kMostShareInVain = 0.25;
+constexpr double kMostShareInVain = 0.5;
 // Weights and activations that each reach what is wanted are so much below it together.
 constexpr double kTogetherDb = 3;
 // Other range methods are tried up to this distance above what is wanted: beyond it they change
-// nothing that matters. With few samples a gain below kLeastRangeGainDb is noise.
+// nothing that matters.
 constexpr double kTryRangesDb = 12;
-constexpr double kLeastRangeGainDb = 1;
 // The numbers of samples, and the elements that a measurement rounds. Activations are looked for
 // with fewer of them, because that takes many measurements.
 constexpr size_t kLeastSamples = 16;
@@ -74,11 +70,6 @@ double ToDb(double noise) {
   return noise > 0 ? 10 * std::log10(1 / noise) : plan::GuardReport::kNoNoiseDb;
 }
 double ToNoise(double db) { return std::pow(10, -db / 10); }
-
-// Returns a number below `size` that has no pattern over the parts.
-size_t PlaceIn(size_t part, size_t size) {
-  return static_cast<size_t>(std::mt19937(static_cast<uint32_t>(part))() % size);
-}
 
 // The rows whose values share a scale. They stay integers or become floats together.
 struct RoundedGroup {
@@ -146,6 +137,7 @@ class Guard {
         pool_(pool),
         products_(model, table),
         wanted_db_(*resolved.plan.config.guard),
+        most_share_(resolved.plan.config.guard_share),
         groups_(GroupsOf(resolved)) {
     for (const RoundedGroup& group : groups_) {
       for (const size_t row : group.rows) {
@@ -199,26 +191,10 @@ class Guard {
                                        std::min(kProductsAtOnce / of_run, kMostRuns), kMostRuns));
   }
 
-  // Takes one sample of each of many equal parts of the source, but the same ones every time. Their
-  // distances differ, because samples of several kinds often take turns.
   void TakeSamples() {
-    const size_t num_known = options_.source->num_samples();
-    const size_t wanted = std::min(SamplesFor(kLeastSamples),
-                                   std::max(2 * kFirstSamples, most_runs_ / kMeasurementsInAll));
-    const size_t step = std::max<size_t>(1, num_known / wanted);
-    size_t position = 0;
-    RunSamples(*options_.source, probe_->inputs(), 1,
-               [&](const std::vector<Tensor>& inputs, size_t count) {
-                 const size_t part = position / step;
-                 if (part < wanted && position % step == PlaceIn(part, step)) {
-                   probe_->AddSample(inputs);
-                 }
-                 position += count;
-               },
-               "", {});
-    if (probe_->num_samples() == 0) {
-      Fail(ErrorCode::kInvalidArgument, "there are no samples to measure roundings with");
-    }
+    AddSpreadSamples(*probe_, *options_.source,
+                     std::min(SamplesFor(kLeastSamples),
+                              std::max(2 * kFirstSamples, most_runs_ / kMeasurementsInAll)));
   }
 
   size_t SamplesFor(size_t least) const {
@@ -345,23 +321,26 @@ class Guard {
     for (size_t k = 0; k < weights.size(); ++k) aims_[k] = std::max(aims_[k], weights[k]);
     const size_t worst = Worst(weights);
     report_.weights_db = ToDb(weights[worst]);
-    if (!IsWorth(in_all, weights)) {
-      report_.note = fmt::format(
-          "the weights alone bring {} to {:.1f} dB, so that floats would repair little, and all "
-          "activations stay integers; fine-tuning (finetune=adaquant) or more bits for the layers "
-          "that need them would",
-          probe_->NameOf(worst), *report_.weights_db);
-    }
+    if (!Reaches(*report_.weights_db)) most_share_ = std::min(most_share_, kMostShareInVain);
+    blames_weights_ = fmt::format(
+        "the weights alone bring {} to {:.1f} dB, so that floats would repair little, and all "
+        "activations stay integers; fine-tuning (finetune=adaquant) or more bits for the layers "
+        "that need them would",
+        probe_->NameOf(worst), *report_.weights_db);
+    if (!IsWorth(in_all, weights, 0)) report_.note = blames_weights_;
     return in_all;
   }
 
-  // Returns whether slower operators are worth it for some output that fails if they bring the
-  // noises from one to the other.
-  bool IsWorth(const OutputNoise& before, const OutputNoise& after) const {
+  bool Reaches(double db) const { return db >= wanted_db_ - kTogetherDb; }
+
+  // Returns whether it is worth a share of the products as floats if that brings the noises from
+  // one to the other: for some output that fails.
+  bool IsWorth(const OutputNoise& before, const OutputNoise& after, double share) const {
+    const double in_vain =
+        kLeastGainDb + (kLargeGainDb - kLeastGainDb) * std::min(share / kMostShareInVain, 1.0);
     for (size_t k = 0; k < before.size(); ++k) {
       const double after_db = ToDb(after[k]);
-      const bool reaches = after_db >= wanted_db_ - kTogetherDb;
-      const double least = ToDb(before[k]) + (reaches ? kLeastGainDb : kLargeGainDb);
+      const double least = ToDb(before[k]) + (Reaches(after_db) ? kLeastGainDb : in_vain);
       if (before[k] > ToNoise(wanted_db_) && after_db >= least) return true;
     }
     return false;
@@ -446,9 +425,9 @@ class Guard {
         tried.insert(*next);
         left.insert(*next);
         const double share = ShareOf(left);
-        if (share > resolved_.plan.config.guard_share) {
+        if (share > most_share_) {
           left.erase(*next);
-          report_.has_reached_bound = true;
+          report_.has_reached_bound |= share > resolved_.plan.config.guard_share;
           continue;
         }
         report_.left_share = share;
@@ -464,17 +443,19 @@ class Guard {
       in_all = report_.weights_db ? NoiseOf(measured.in_all) : of_rounding;
     }
     const double after_db = ToDb(in_all[Worst(in_all)]);
-    const bool reaches = after_db >= wanted_db_ - kTogetherDb;
-    if (!IsWorth(before_in_all, in_all) || (!reaches && report_.left_share > kMostShareInVain)) {
+    const double share = report_.left_share;
+    if (!IsWorth(before_in_all, in_all, share) ||
+        (!Reaches(after_db) && share > kMostShareInVain)) {
       const double before_db = ToDb(before_in_all[Worst(before_in_all)]);
       report_.left_share = 0;
-      report_.note = report_.has_reached_bound ? "no activations within guard_share would repair it"
-                     : after_db < before_db + kLeastGainDb
-                         ? "no few activations are to blame, so that all stay integers"
-                         : fmt::format(
-                               "floats would bring it to {:.1f} dB only, so that all stay "
-                               "integers",
-                               after_db);
+      report_.note =
+          report_.has_reached_bound ? "no activations within guard_share would repair it"
+          : after_db >= before_db + kLeastGainDb
+              ? fmt::format("floats would bring it to {:.1f} dB only, so that all stay integers",
+                            after_db)
+          : report_.weights_db && !Reaches(*report_.weights_db)
+              ? blames_weights_
+              : "no few activations are to blame, so that all stay integers";
       return;
     }
     report_.after_db = ToDb(of_rounding[Worst(of_rounding)]);
@@ -505,7 +486,9 @@ class Guard {
   ThreadPool& pool_;
   Products products_;
   double wanted_db_;
-  std::vector<double> aims_;  // the noise of each entry of the probe that the repair aims at
+  double most_share_;           // of the products that may become floats
+  std::string blames_weights_;  // what a note says if floats repair little because of the weights
+  std::vector<double> aims_;    // the noise of each entry of the probe that the repair aims at
   std::vector<RoundedGroup> groups_;
   std::vector<size_t> rows_;        // of all groups, one after the other
   double num_elements_ = 0;         // elements of all rows for one sample

@@ -28,6 +28,8 @@ struct GuardOptions {
 };
 // The samples that are read to take a few from.
 inline constexpr size_t kMostGuardCandidates = 128;
+// Another range method is chosen for so many dB at least. With few samples, less is noise.
+inline constexpr double kLeastRangeGainDb = 1;
 
 // Leaves activations of `resolved` float as its configuration says (guard, guard_share): their
 // rows become float rows with a reason, biases of their products become float, and weights that

@@ -3,12 +3,15 @@
 #include <algorithm>
 #include <limits>
 #include <optional>
+#include <random>
 #include <utility>
 
 #include "base/check.h"
+#include "base/error.h"
 #include "base/output_error.h"
 #include "calibrate/model_pieces.h"
 #include "calibrate/piece_runs.h"
+#include "calibrate/sample_runs.h"
 #include "formats/reference.h"
 #include "graph/extract.h"
 #include "graph/stored_bytes.h"
@@ -240,11 +243,14 @@ const std::string& NoiseProbe::OutputOf(size_t entry) const {
 
 void NoiseProbe::UseWeights(const graph::Model& model, const plan::ResolvedPlan& resolved,
                             const std::vector<size_t>& rows) {
-  BITPRESS_DCHECK(!has_weights_ && rows.size() == keys_.size());
+  BITPRESS_DCHECK(rows.size() == keys_.size());
   Open(model, resolved, rows);
   has_weights_ = true;
   num_bytes_between_ = 0;
-  for (Sample& sample : samples_) sample.between.clear();
+  for (Sample& sample : samples_) {
+    sample.rounded.clear();
+    sample.between.clear();
+  }
 }
 
 std::vector<Tensor> NoiseProbe::Run(const Sample& sample, size_t first, std::vector<Tensor> before,
@@ -339,6 +345,25 @@ OutputNoise NoiseOf(const ComparedErrors& errors) {
   OutputNoise noise;
   for (const std::vector<OutputError>& of_entry : errors) noise.push_back(MeanNoise(of_entry));
   return noise;
+}
+
+void AddSpreadSamples(NoiseProbe& probe, data::Source& source, size_t wanted) {
+  const size_t step = std::max<size_t>(1, source.num_samples() / wanted);
+  // Returns a number below `step` that has no pattern over the parts.
+  const auto place_in = [&](size_t part) {
+    return static_cast<size_t>(std::mt19937(static_cast<uint32_t>(part))() % step);
+  };
+  size_t position = 0;
+  RunSamples(source, probe.inputs(), 1,
+             [&](const std::vector<Tensor>& inputs, size_t count) {
+               const size_t part = position / step;
+               if (part < wanted && position % step == place_in(part)) probe.AddSample(inputs);
+               position += count;
+             },
+             "", {});
+  if (probe.num_samples() == 0) {
+    Fail(ErrorCode::kInvalidArgument, "there are no samples to measure roundings with");
+  }
 }
 
 }  // namespace bitpress::calibrate

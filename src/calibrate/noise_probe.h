@@ -15,6 +15,7 @@
 #include "base/output_error.h"
 #include "base/tensor.h"
 #include "calibrate/compared_values.h"
+#include "data/source.h"
 #include "graph/model.h"
 #include "plan/resolved_plan.h"
 #include "runtime/observers.h"
@@ -56,7 +57,7 @@ class NoiseProbe {
 
   // Goes on with another model of the same nodes, whose weights are quantized. Roundings are
   // compared with what this model gives from then on, and both with the first one. Only samples
-  // that were measured may be measured then.
+  // that were measured may be measured then. May be called again, for other weights.
   void UseWeights(const graph::Model& model, const plan::ResolvedPlan& resolved,
                   const std::vector<size_t>& rows);
 
@@ -112,5 +113,10 @@ class NoiseProbe {
   bool has_weights_ = false;
   size_t num_piece_runs_ = 0;
 };
+
+// Keeps `wanted` samples at most, one of each of as many equal parts of the source, the same ones
+// every time. Their distances differ, because samples of several kinds often take turns. Throws
+// Error(kInvalidArgument) if there are none.
+void AddSpreadSamples(NoiseProbe& probe, data::Source& source, size_t wanted);
 
 }  // namespace bitpress::calibrate

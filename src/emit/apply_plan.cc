@@ -263,15 +263,24 @@ constexpr EmitPass kUseProductOperators{
     },
     .is_wanted = [](const Model&, const EmitState& state) { return state.ComputesFromCodes(); }};
 
-constexpr EmitPass kRecordConfig{.name = "record-config",
-                                 .run = [](Model& model, EmitState& state) -> PassResult {
-                                   return RecordConfig(model, state.resolved.plan,
-                                                       state.report.weights);
-                                 },
-                                 .ensures_after =
-                                     [](const Model& result, const EmitState&) {
-                                       return result.Metadata().contains(ops::kConfigMetadata);
-                                     }};
+constexpr EmitPass kRecordConfig{
+    .name = "record-config",
+    .run = [](Model& model, EmitState& state) -> PassResult {
+      return RecordConfig(model, state.resolved.plan, state.report.weights);
+    },
+    // A model in which nothing was quantized stays as it was given.
+    .is_wanted =
+        [](const Model&, const EmitState& state) {
+          const plan::QuantPlan& plan = state.resolved.plan;
+          const auto is_quantized = [](const auto& row) { return row.is_quantized(); };
+          return plan.config.network != plan::Network::kGiven ||
+                 std::ranges::any_of(plan.tensors, is_quantized) ||
+                 std::ranges::any_of(plan.caches, is_quantized);
+        },
+    .ensures_after =
+        [](const Model& result, const EmitState&) {
+          return result.Metadata().contains(ops::kConfigMetadata);
+        }};
 
 constexpr const EmitPass* kSchedule[] = {
     &kRaiseOpset,     &kSplitPlan,           &kQuantizeWeights,      &kInsertQuantizers,

@@ -65,7 +65,7 @@ TransformReport ApplyPlan(graph::Model& model, const plan::ResolvedPlan& resolve
 // Writes the metadata bitpress.version, bitpress.format_version, bitpress.config and, if the plan
 // quantizes weights, bitpress.weights (pass record-config). With `weights` it also writes
 // bitpress.unpacked, the reason for each weight that is stored as floats. Returns whether any
-// metadata changed.
+// metadata changed. ApplyPlan writes none where nothing is quantized.
 bool RecordConfig(
     graph::Model& model, const plan::QuantPlan& plan,
     const std::vector<std::shared_ptr<const weights::WeightStatistics>>& weights = {});

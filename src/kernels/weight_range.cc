@@ -123,6 +123,55 @@ double SumOfErrors(std::span<const float> values, const formats::QParams& params
   return sum * unit;
 }
 
+// The sums that the expected error of a product follows from, of errors in steps.
+struct ErrorSums {
+  double squares = 0;
+  double errors = 0;
+  double along = 0;  // errors times elements
+};
+
+ErrorSums SumsOfErrors(std::span<const float> values, const Steps& steps) {
+  constexpr float kMagic = 0x1.8p23f;
+  ErrorSums sums;
+  for (size_t begin = 0; begin < values.size(); begin += kRun) {
+    const std::span<const float> run = values.subspan(begin, std::min(kRun, values.size() - begin));
+    Lanes squares = {}, errors = {}, along = {};
+    const auto add = [&](size_t lane, float x) {
+      const float u = x * steps.inverse_scale;
+      const float bounded = std::min(std::max(u, steps.least), steps.largest);
+      const float error = u - ((bounded + kMagic) - kMagic);
+      squares[lane] += error * error;
+      errors[lane] += error;
+      along[lane] += error * u;
+    };
+    size_t i = 0;
+    for (; i + kLanes <= run.size(); i += kLanes) {
+      for (size_t lane = 0; lane < kLanes; ++lane) add(lane, run[i + lane]);
+    }
+    for (size_t lane = 0; i < run.size(); ++i, ++lane) add(lane, run[i]);
+    for (size_t lane = 0; lane < kLanes; ++lane) {
+      sums.squares += squares[lane];
+      sums.errors += errors[lane];
+      sums.along += along[lane];
+    }
+  }
+  return sums;
+}
+
+// Returns the expected squared error of a product with such inputs as ProductQParams expects.
+double ErrorOfProduct(std::span<const float> values, const formats::QParams& params,
+                      const formats::CodeRange& codes) {
+  const Steps steps{1 / params.scale, static_cast<float>(codes.quant_min - params.zero_point),
+                    static_cast<float>(codes.quant_max - params.zero_point)};
+  const ErrorSums sums = SumsOfErrors(values, steps);
+  double energy = 0;
+  for (const float x : values) energy += double{x} * x;
+  const double unit = static_cast<double>(params.scale) * params.scale;
+  const auto count = static_cast<double>(values.size());
+  const double along = energy > 0 ? unit * sums.along * sums.along / energy : 0;
+  return unit * (sums.squares + sums.errors * sums.errors / 2 + count / 2 * along);
+}
+
 // Returns the element of rank ceil(part * n), counted from 1. Moves elements.
 float AtRank(std::vector<float>& values, double part) {
   const auto count = static_cast<double>(values.size());
@@ -187,8 +236,22 @@ formats::QParams MseQParams(std::span<const float> values, const formats::Intege
       });
 }
 
+formats::QParams ProductQParams(std::span<const float> values, const formats::IntegerSpec& spec) {
+  const formats::CodeRange codes = formats::SearchedCodes(spec);
+  BITPRESS_DCHECK(codes.quant_max - codes.quant_min < kMostCodes);
+  const Extent extent = ExtentOf(values);
+  std::vector<float> finite;
+  if (!extent.is_finite) {
+    finite = FiniteOnly(values);
+    values = finite;
+  }
+  return formats::LeastErrorQParams(
+      extent.min, extent.max, spec,
+      [&](const formats::QParams& params) { return ErrorOfProduct(values, params, codes); });
+}
+
 formats::QParams WithSmallestCode(std::span<const float> values, const formats::QParams& params,
-                                  const formats::IntegerSpec& spec, bool clips) {
+                                  const formats::IntegerSpec& spec, SmallestCode use) {
   constexpr int64_t kLeastCode = -8;
   const formats::CodeRange codes = formats::SearchedCodes(spec);
   const bool is_narrow = codes.quant_min < 0 && codes.quant_min >= kLeastCode;
@@ -197,13 +260,18 @@ formats::QParams WithSmallestCode(std::span<const float> values, const formats::
   if (!is_narrow || !is_free || !spec.is_symmetric || !extent.is_finite) return params;
   const float largest = extent.max > -extent.min ? extent.max : extent.min;
   formats::QParams best = params;
-  double least = SumOfSquaredErrors(values, params, spec);
+  const auto error_of = [&](const formats::QParams& candidate) {
+    return use == SmallestCode::kForProducts ? ErrorOfProduct(values, candidate, codes)
+                                             : SumOfSquaredErrors(values, candidate, spec);
+  };
+  double least = error_of(params);
   constexpr double kFactors[] = {1, 0.95, 0.9, 0.85, 0.8};
-  for (const double factor : std::span(kFactors).first(clips ? std::size(kFactors) : 1)) {
+  const size_t num_factors = use == SmallestCode::kWhole ? 1 : std::size(kFactors);
+  for (const double factor : std::span(kFactors).first(num_factors)) {
     const formats::QParams wider{
         static_cast<float>(factor * largest / static_cast<double>(codes.quant_min)), 0};
     if (!std::isnormal(wider.scale)) continue;
-    const double error = SumOfSquaredErrors(values, wider, spec);
+    const double error = error_of(wider);
     if (error >= least) continue;
     least = error;
     best = wider;

@@ -38,13 +38,24 @@ formats::QParams PercentileQParams(std::span<const float> values, double percent
 formats::QParams MseQParams(std::span<const float> values, const formats::IntegerSpec& spec,
                             ThreadPool* pool = nullptr);
 
+// Returns the parameters with the least expected squared error of a product with the elements that
+// formats::LeastErrorQParams finds, for inputs of which nothing is known. Inputs of networks have a
+// mean, such as behind a Relu, and resemble the weights that learned from them. So the error counts
+// (n + 2) / 2 times as much along both directions as across: with e = x - x_hat, the sum of e^2,
+// plus half of the square of the sum of e, plus n / 2 times the square of the sum of e x / |x|.
+// MseQParams alone shrinks all products by what it cuts off. REQUIRES: a type of at most 16 bits.
+formats::QParams ProductQParams(std::span<const float> values, const formats::IntegerSpec& spec);
+
+// What WithSmallestCode may do: keep the largest element whole, cut it off where that lowers the
+// sum of (x - x_hat)^2, or where it lowers the error that ProductQParams looks at.
+enum class SmallestCode { kWhole, kForElements, kForProducts };
+
 // Returns parameters that also use the smallest code of a narrow symmetric signed type, such as -8
-// of int4, where that lowers the sum of (x - x_hat)^2 of `params`: the element of the largest
-// magnitude gets that code, with a scale of the other sign if it is positive. For types of at most
-// 4 bits and free scales; otherwise returns `params`. `clips` says whether it may also cut that
-// element off, as the search of MseQParams does.
+// of int4, where that lowers the error of `params`: the element of the largest magnitude gets that
+// code, with a scale of the other sign if it is positive. For types of at most 4 bits and free
+// scales; otherwise returns `params`.
 formats::QParams WithSmallestCode(std::span<const float> values, const formats::QParams& params,
-                                  const formats::IntegerSpec& spec, bool clips);
+                                  const formats::IntegerSpec& spec, SmallestCode use);
 
 // Returns the sum of (x - x_hat)^2 as MseQParams computes it, saturating at formats::SearchedCodes.
 // REQUIRES: a type of at most 16 bits.

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "formats/qparams_search.h"
 #include "formats/reference.h"
 
 namespace bitpress::kernels {
@@ -59,22 +60,27 @@ TEST(WeightRangeTest, NarrowTypesUseTheirSmallestCodeWhereThatIsBetter) {
   const IntegerSpec int4{ElementType::kInt4};
   std::vector<float> whole;
   for (int i = -8; i <= 7; ++i) whole.push_back(static_cast<float>(i) * 0.25F);
-  const QParams exact = WithSmallestCode(whole, MinMaxQParams(whole, int4), int4, false);
+  const QParams exact =
+      WithSmallestCode(whole, MinMaxQParams(whole, int4), int4, SmallestCode::kWhole);
   EXPECT_EQ(exact, (QParams{0.25F, 0}));
   EXPECT_EQ(SumOfSquaredErrors(whole, exact, int4), 0);
   for (float& x : whole) x = -x;  // the largest magnitude is positive
-  EXPECT_EQ(WithSmallestCode(whole, MinMaxQParams(whole, int4), int4, false), (QParams{-0.25F, 0}));
+  EXPECT_EQ(WithSmallestCode(whole, MinMaxQParams(whole, int4), int4, SmallestCode::kWhole),
+            (QParams{-0.25F, 0}));
   // Both ends are the same, so that one of them would saturate.
   const std::vector<float> even = {-7, 7, 1, 2};
-  EXPECT_EQ(WithSmallestCode(even, MinMaxQParams(even, int4), int4, false), (QParams{1, 0}));
+  EXPECT_EQ(WithSmallestCode(even, MinMaxQParams(even, int4), int4, SmallestCode::kWhole),
+            (QParams{1, 0}));
   double before = 0, after = 0, searched = 0, clipped = 0;
   for (unsigned seed = 0; seed < 100; ++seed) {
     const std::vector<float> values = Normal(32, 0, seed);
     const QParams range = MinMaxQParams(values, int4), mse = MseQParams(values, int4);
     before += SumOfSquaredErrors(values, range, int4);
-    after += SumOfSquaredErrors(values, WithSmallestCode(values, range, int4, false), int4);
+    after += SumOfSquaredErrors(values, WithSmallestCode(values, range, int4, SmallestCode::kWhole),
+                                int4);
     searched += SumOfSquaredErrors(values, mse, int4);
-    clipped += SumOfSquaredErrors(values, WithSmallestCode(values, mse, int4, true), int4);
+    clipped += SumOfSquaredErrors(
+        values, WithSmallestCode(values, mse, int4, SmallestCode::kForElements), int4);
   }
   EXPECT_LT(after, 0.83 * before);  // 0.8 dB
   EXPECT_LT(clipped, 0.95 * searched);
@@ -84,8 +90,59 @@ TEST(WeightRangeTest, NarrowTypesUseTheirSmallestCodeWhereThatIsBetter) {
         IntegerSpec{ElementType::kInt4, false},
         IntegerSpec{ElementType::kInt4, true, false, ScaleKind::kPowerOfTwo}}) {
     const QParams params = MinMaxQParams(whole, spec);
-    EXPECT_EQ(WithSmallestCode(whole, params, spec, true), params);
+    EXPECT_EQ(WithSmallestCode(whole, params, spec, SmallestCode::kForElements), params);
   }
+}
+
+// The quantized values, as Q and DQ give them.
+std::vector<float> Rounded(const std::vector<float>& values, const QParams& params,
+                           const IntegerSpec& spec) {
+  const formats::CodeRange codes = formats::SearchedCodes(spec);
+  std::vector<float> rounded;
+  for (const float x : values) {
+    const auto code = static_cast<int64_t>(std::nearbyint(x / params.scale)) + params.zero_point;
+    rounded.push_back(
+        static_cast<float>(std::clamp(code, codes.quant_min, codes.quant_max) - params.zero_point) *
+        params.scale);
+  }
+  return rounded;
+}
+
+TEST(WeightRangeTest, ProductsLoseLessWhereInputsHaveAMeanOrFollowTheWeights) {
+  for (const IntegerSpec& spec :
+       {IntegerSpec{ElementType::kUInt4, false}, IntegerSpec{ElementType::kInt4},
+        IntegerSpec{ElementType::kUInt2, false}}) {
+    struct Errors {
+      double white = 0, mean = 0, along = 0;
+    };
+    const auto add = [](const std::vector<float>& x, const std::vector<float>& y, Errors& errors) {
+      double sum = 0, along = 0, energy = 0;
+      for (size_t i = 0; i < x.size(); ++i) {
+        const double error = double{y[i]} - x[i];
+        errors.white += error * error;
+        sum += error;
+        along += error * x[i];
+        energy += double{x[i]} * x[i];
+      }
+      errors.mean += sum * sum;
+      errors.along += along * along / energy;
+    };
+    Errors mse, product;
+    for (unsigned seed = 0; seed < 200; ++seed) {
+      const std::vector<float> x = Normal(32, 0.1, seed);
+      add(x, Rounded(x, MseQParams(x, spec), spec), mse);
+      add(x, Rounded(x, ProductQParams(x, spec), spec), product);
+    }
+    EXPECT_LT(product.mean, 0.5 * mse.mean);
+    EXPECT_LT(product.along, 0.5 * mse.along);
+    EXPECT_LT(product.white, 1.6 * mse.white);
+  }
+  // NaN and infinity are left out, and nothing but zeros has a scale.
+  const std::vector<float> odd = {1, -2, std::numeric_limits<float>::quiet_NaN(),
+                                  std::numeric_limits<float>::infinity()};
+  const IntegerSpec uint4{ElementType::kUInt4, false};
+  EXPECT_EQ(ProductQParams(odd, uint4), ProductQParams(std::vector<float>{1, -2}, uint4));
+  EXPECT_EQ(ProductQParams(std::vector<float>(32), uint4).scale, 1);
 }
 
 TEST(WeightRangeTest, PercentileIsARank) {

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <optional>
+#include <string>
+#include <vector>
 
 #include "ops/compute_ops.h"
 #include "ops/operator_traits.h"
@@ -106,6 +108,27 @@ ProductShapes KnownShapes(const graph::Model& model, const graph::Node& node) {
     }
   }
   return shapes;
+}
+
+double CountProducts(const graph::Model& model) {
+  double sum = 0;
+  for (const graph::Node& node : model.AllNodes()) {
+    sum += MultiplyAdds(node, KnownShapes(model, node));
+  }
+  return sum;
+}
+
+double UnknownDimensions(const graph::Model& model, std::span<const double> num_elements) {
+  double unknown = 1;
+  const std::vector<std::string> inputs = model.InputNames();
+  for (size_t i = 0; i < std::min(inputs.size(), num_elements.size()); ++i) {
+    double known = 1;
+    for (const graph::Dimension& dim : model.InfoOf(inputs[i]).shape) {
+      known *= static_cast<double>(std::max<int64_t>(1, dim.value));
+    }
+    unknown = std::max(unknown, num_elements[i] / known);
+  }
+  return unknown;
 }
 
 }  // namespace bitpress::ops

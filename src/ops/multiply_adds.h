@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "graph/model.h"
@@ -24,5 +25,13 @@ double MultiplyAdds(const graph::Node& node, const ProductShapes& shapes);
 
 // Returns the shapes that the model knows.
 ProductShapes KnownShapes(const graph::Model& model, const graph::Node& node);
+
+// Returns the products that a model computes, with unknown dimensions as 1. REQUIRES: its shapes
+// were inferred.
+double CountProducts(const graph::Model& model);
+
+// Returns what the unknown dimensions are in all, by the input that has most of them.
+// `num_elements` are those of the model's inputs, in their order.
+double UnknownDimensions(const graph::Model& model, std::span<const double> num_elements);
 
 }  // namespace bitpress::ops

@@ -56,16 +56,16 @@ constexpr Preset kPresets[] = {
     {"INT16_TRANSFORMER_DEFAULT", "uint16", "int8",
      "activation_range=moving_average,weight_granularity=per_tensor"},
     // Weights only, rounded to nearest in blocks. Activations stay float, and no samples are
-    // needed. Our own 4-bit ones have the scales of the least squared error, MATMUL_NBITS those of
-    // the extremes, as AMD Quark and ONNX Runtime's MatMulNBitsQuantizer have them.
+    // needed. Our own 4-bit ones have the scales of the least error of products, MATMUL_NBITS those
+    // of the extremes, as AMD Quark and ONNX Runtime's MatMulNBitsQuantizer have them.
     {"INT4_WEIGHTS", "none", "uint4",
      "embeddings=uint8,weight_symmetric=false,weight_granularity=per_block,weight_block_size=32,"
-     "weight_range=mse"},
+     "weight_range=auto"},
     // A decoder loses most by the values of attention, by what leaves an MLP, and by the head,
     // which takes no bytes beside the table of embeddings if that is the same one.
     {"LM_4BIT", "none", "uint4",
      "embeddings=uint8,weight_symmetric=false,weight_granularity=per_block,weight_block_size=32,"
-     "weight_range=mse",
+     "weight_range=auto",
      "roles=lm_head;attn_v;attn_kv;mlp_down: weights=uint8, optional"},
     {"INT8_WEIGHTS", "none", "int8",
      "embeddings=int8,weight_granularity=per_block,weight_block_size=128"},

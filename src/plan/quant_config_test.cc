@@ -100,9 +100,9 @@ TEST(ConfigByName, IntegerPresets) {
   EXPECT_EQ(xint8.activation_range.kind, RangeMethod::Kind::kMse);
 }
 
-TEST(ConfigByName, OurWeightsOfFourBitsHaveTheLeastError) {
+TEST(ConfigByName, OurWeightsOfFourBitsHaveTheLeastErrorOfProducts) {
   for (const char* name : {"INT4_WEIGHTS", "LM_4BIT"}) {
-    EXPECT_EQ(ConfigByName(name).weight_range.kind, RangeMethod::Kind::kMse) << name;
+    EXPECT_EQ(ConfigByName(name).weight_range.kind, RangeMethod::Kind::kAuto) << name;
   }
   for (const char* name : {"MATMUL_NBITS", "INT8_WEIGHTS"}) {
     EXPECT_EQ(ConfigByName(name).weight_range.kind, RangeMethod::Kind::kMinMax) << name;

@@ -40,6 +40,15 @@ std::string_view WhyNotHalf(const Node& node) {
   return is_square ? "squares leave the range of FLOAT16" : "";
 }
 
+// Returns whether the operator makes whole numbers of FLOATs: an input that is a little off may
+// give the next number.
+bool MakesWholeNumbers(const Node& node) {
+  if (!node.domain().empty()) return false;
+  const std::string& type = node.op_type();
+  if (type == "Cast") return IsWholeType(node.GetInt("to", 0));
+  return type == "Ceil" || type == "Floor" || type == "Mod" || type == "Round";
+}
+
 // Returns whether the operator passes on what its inputs need: it moves, selects or joins elements,
 // or computes each of them from one or two others.
 bool IsCheapOnElements(const Node& node) {
@@ -165,10 +174,20 @@ class FloatChooser {
     return marks;
   }
 
-  // Keeps what leads to integers, to angles of waves, and to logarithms.
+  // Keeps what leads to whole numbers, to angles of waves, and to logarithms.
   void KeepWhatIsSensitive() {
     const std::vector<bool> from_whole = FromWholeNumbers();
-    const auto is_cheap = [&](size_t i) { return IsCheapOnElements(nodes_[i]); };
+    // Operators that are FLOAT anyway, such as the Exp of a duration, stand in between, and those
+    // that look elements up.
+    const auto leads_to_rounding = [&](size_t i) {
+      const Node& node = nodes_[i];
+      if (!node.domain().empty() || node.HasSubgraph()) return false;
+      const ops::OperatorTraits& traits = ops::TraitsOf(node);
+      const bool looks_up =
+          node.op_type().starts_with("Gather") || node.op_type().starts_with("Scatter");
+      return IsCheapOnElements(node) || traits.Is(ops::kIsActivation) || looks_up ||
+             (KeepsFloat(i) && !traits.multiplies());
+    };
     const auto is_angle = [&](size_t i) { return from_whole[i]; };
     const auto is_power = [&](size_t i) {
       return IsCheapOnElements(nodes_[i]) || ops::TraitsOf(nodes_[i]).sums_products() ||
@@ -177,10 +196,10 @@ class FloatChooser {
     for (size_t i = 0; i < nodes_.size(); ++i) {
       const Node& node = nodes_[i];
       if (!node.domain().empty() || node.num_inputs() == 0 || !IsFloat(node.input(0))) continue;
-      if (node.op_type() == "Cast" && IsWholeType(node.GetInt("to", 0))) {
+      if (MakesWholeNumbers(node)) {
         const FloatNode reason{"it computes numbers that become integers", true};
         Keep(i, reason);
-        KeepBackwards(node.input(0), reason, is_cheap);
+        KeepBackwards(node.input(0), reason, leads_to_rounding);
       } else if (node.op_type() == "Sin" || node.op_type() == "Cos") {
         KeepBackwards(node.input(0), {"it computes angles", true}, is_angle);
       } else if (node.op_type() == "Log") {

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "ops/multiply_adds.h"
 #include "rewrite/passes.h"
 #include "tasks/compared_runs.h"
 #include "tasks/write_model.h"
@@ -24,7 +25,7 @@ std::optional<deploy::OutputCloseness> WorstOutput(const QuantizeOptions& option
     graph::Model model = rewrite::Prepare(
         options.model,
         {.preparation = options.preparation, .rewrites = rewrites, .disabled_passes = disabled});
-    const double num_products = CountProducts(model);
+    const double num_products = ops::CountProducts(model);
     const WrittenModel checked = WriteModel(std::move(model), {.output = options.output,
                                                                .given = options.model,
                                                                .is_kept = false,

@@ -11,15 +11,6 @@
 namespace bitpress::tasks {
 namespace {
 
-// Returns the elements of a value, with unknown dimensions as 1.
-double KnownElements(const graph::ValueInfo& info) {
-  double count = 1;
-  for (const graph::Dimension& dim : info.shape) {
-    count *= static_cast<double>(std::max<int64_t>(1, dim.value));
-  }
-  return count;
-}
-
 // Returns the bits of an element that count: a sign, and the digits of the mantissa.
 int SignificantBits(const formats::FormatSpec& spec) {
   if (!spec.has_float_elements()) return spec.element_bits;
@@ -28,23 +19,12 @@ int SignificantBits(const formats::FormatSpec& spec) {
 
 }  // namespace
 
-double CountProducts(const graph::Model& model) {
-  double sum = 0;
-  for (const graph::Node& node : model.AllNodes()) {
-    sum += ops::MultiplyAdds(node, ops::KnownShapes(model, node));
-  }
-  return sum;
-}
-
 double ProductsOfRun(const graph::Model& model, double num_products,
                      const std::vector<Tensor>& first) {
-  double unknown = 1;  // what the unknown dimensions are in all
-  const std::vector<std::string> inputs = model.InputNames();
-  for (size_t i = 0; i < std::min(first.size(), inputs.size()); ++i) {
-    unknown = std::max(unknown, static_cast<double>(first[i].num_elements()) /
-                                    KnownElements(model.InfoOf(inputs[i])));
-  }
-  return std::max(1.0, num_products * unknown);
+  std::vector<double> num_elements;
+  for (const Tensor& input : first)
+    num_elements.push_back(static_cast<double>(input.num_elements()));
+  return std::max(1.0, num_products * ops::UnknownDimensions(model, num_elements));
 }
 
 size_t SamplesToCompare(const graph::Model& model, double num_products,

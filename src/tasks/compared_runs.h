@@ -16,17 +16,14 @@ namespace bitpress::tasks {
 inline constexpr size_t kLeastToCompare = 16;
 inline constexpr size_t kMostToCompare = 64;
 
-// Returns the products of numbers that a float model computes, with unknown dimensions as 1.
-// REQUIRES: its shapes were inferred.
-double CountProducts(const graph::Model& model);
-
-// Returns the products of a run with the sample `first`: `num_products`, with its sizes in place of
-// unknown dimensions.
+// Returns the products of a run with the sample `first`: `num_products` (ops::CountProducts), with
+// its sizes in place of unknown dimensions.
 double ProductsOfRun(const graph::Model& model, double num_products,
                      const std::vector<Tensor>& first);
 
 // Returns in how many runs outputs are compared: about as many as a second allows, counted in
-// products, so that the number is the same on every machine. `first` is the first sample.
+// products (ops::CountProducts), so that the number is the same on every machine. `first` is the
+// first sample.
 size_t SamplesToCompare(const graph::Model& model, double num_products,
                         const std::vector<Tensor>& first);
 

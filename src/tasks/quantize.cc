@@ -11,6 +11,7 @@
 #include "base/thread_pool.h"
 #include "calibrate/shrink_file.h"
 #include "data/kept_samples.h"
+#include "ops/multiply_adds.h"
 #include "plan/target_profile.h"
 #include "tasks/cache_scales.h"
 #include "tasks/changing_pass.h"
@@ -64,7 +65,7 @@ void Write(graph::Model& model, plan::ResolvedPlan& resolved, const emit::ApplyO
                           plan::ResolvePlacement(resolved.plan.config) == plan::Placement::kQdq &&
                           apply.storage == emit::Storage::kPacked &&
                           report.input_bytes <= kMostGrowingBytes;
-  const double num_products = CountProducts(model);
+  const double num_products = ops::CountProducts(model);
   std::optional<graph::Model> original;
   if (may_shrink) original = model.Clone();
   for (;;) {

@@ -17,6 +17,7 @@
 #include "base/fields.h"
 #include "bitpress/quantize_options.h"
 #include "calibrate/held_back.h"
+#include "calibrate/weight_ranges.h"
 #include "deploy/check_target.h"
 #include "emit/apply_plan.h"
 #include "finetune/finetune.h"
@@ -95,7 +96,9 @@ struct QuantizeReport {
   // statistics come from a file.
   std::optional<calibrate::HeldBackReport> held_back;
   std::optional<plan::GuardReport> guard;  // nothing: there was nothing to guard
-  finetune::FinetuneReport finetune;       // empty without passes
+  // Nothing: no weight has weight_range=auto in blocks, or there were no samples to choose with.
+  std::optional<calibrate::WeightRangeReport> weight_range;
+  finetune::FinetuneReport finetune;  // empty without passes
   emit::TransformReport transform;
   uint64_t input_bytes = 0;  // size of the files, external data included
   uint64_t output_bytes = 0;
@@ -134,6 +137,9 @@ constexpr auto FieldsOf(const QuantizeReport*) {
       ComputedField{"rewrites", &RewritesJson, "What preparation changed."},
       Field{"finetuning", &Report::finetune, "Empty without fine-tuning."},
       Field{"guard", &Report::guard, "None: there was nothing to guard."},
+      Field{"weight_range", &Report::weight_range,
+            "What weights with weight_range=auto were measured to do. None: there are none in "
+            "blocks, or there were no samples to choose with."},
       Field{"held_back", &Report::held_back,
             "What the samples held back in calibration show. None: they were too few, or the "
             "statistics come from a file."},

@@ -15,6 +15,7 @@
 #include "calibrate/resolve_caches.h"
 #include "calibrate/resolve_params.h"
 #include "calibrate/resolve_plan.h"
+#include "calibrate/weight_ranges.h"
 #include "data/source.h"
 #include "ops/quantizer_nodes.h"
 #include "plan/make_plan.h"
@@ -138,6 +139,22 @@ Prepared PrepareModel(const QuantizeOptions& options, const plan::QuantConfig& c
   return prepared;
 }
 
+// Chooses the method of weights with weight_range=auto by the outputs, where there are samples. The
+// model is right without them, so that those which cannot be read or run are no error here.
+std::optional<calibrate::WeightRangeReport> ChooseWeightRange(plan::ResolvedPlan& resolved,
+                                                              const graph::Model& model,
+                                                              const QuantizeOptions& options,
+                                                              ThreadPool& pool) {
+  if (!options.samples.is_given() || !calibrate::HasWeightRangeToChoose(resolved)) return {};
+  try {
+    const auto samples = OpenSamples(model, options.First(calibrate::kMostGuardCandidates));
+    return calibrate::ChooseWeightRange(resolved, model, pool,
+                                        {samples.get(), options.num_threads, options.progress});
+  } catch (const Error&) {
+    return {};
+  }
+}
+
 // Gives the plan its scales.
 plan::ResolvedPlan Resolve(plan::QuantPlan plan, Prepared& prepared, const QuantizeOptions& options,
                            ThreadPool& pool, QuantizeReport& report) {
@@ -159,6 +176,7 @@ plan::ResolvedPlan Resolve(plan::QuantPlan plan, Prepared& prepared, const Quant
     resolved.guard.emplace().note =
         fmt::format("it needs samples besides the statistics: give {} too", OptionName("data"));
   }
+  report.weight_range = ChooseWeightRange(resolved, prepared.model, options, pool);
   return resolved;
 }
 

@@ -25,7 +25,7 @@ struct WriteModelOptions {
   bool is_kept = true;  // false: the model is checked, and nothing is left of it
   // The first ones are run (SamplesToCompare); not given: a made-up one.
   data::SampleSpec samples = {};
-  double num_products = 0;              // as CountProducts has them; 0: not known
+  double num_products = 0;              // as ops::CountProducts has them; 0: not known
   double wanted_db = deploy::kLeastDb;  // what the outputs should reach (WantedDb)
   // Called with the number of bytes before the check. If it returns false, nothing is left of the
   // model. Empty: every size is right.

@@ -44,6 +44,24 @@ QParams Choose(const plan::RangeMethod& method, std::span<const float> values,
   }
 }
 
+// Returns the scale and zero point of a block. Codes of blocks are decoded to floats, so that a
+// scale may have either sign. Integer kernels read whole channels.
+QParams ChooseOfBlock(const plan::RangeMethod& method, std::span<const float> values,
+                      const formats::IntegerSpec& spec) {
+  using Kind = plan::RangeMethod::Kind;
+  constexpr int64_t kMostCodes = 256;  // wider types lose too little to search for
+  const formats::CodeRange codes = formats::SearchedCodes(spec);
+  const bool is_for_products =
+      method.kind == Kind::kAuto && codes.quant_max - codes.quant_min < kMostCodes;
+  const QParams params = is_for_products ? kernels::ProductQParams(values, spec)
+                                         : Choose(method, values, spec, nullptr);
+  if (method.kind == Kind::kPercentile) return params;
+  const auto use = is_for_products                ? kernels::SmallestCode::kForProducts
+                   : method.kind == Kind::kMinMax ? kernels::SmallestCode::kWhole
+                                                  : kernels::SmallestCode::kForElements;
+  return kernels::WithSmallestCode(values, params, spec, use);
+}
+
 // Returns whole numbers as codes of an ONNX type, little-endian. Codes of less than 8 bits lie
 // several to a byte, the first in the lowest bits.
 template <typename Number>
@@ -204,13 +222,8 @@ std::vector<QParams> IntegerWeight::ChooseParams(std::span<const float> values,
         members.insert(members.end(), begin, begin + static_cast<std::ptrdiff_t>(inner));
       }
     }
-    params[group] = Choose(range_, members, spec_, nullptr);
-    // Codes of blocks are decoded to floats, so that a scale may have either sign. Integer kernels
-    // read whole channels.
-    if (view_.is_per_column && range_.kind != plan::RangeMethod::Kind::kPercentile) {
-      const bool clips = range_.kind != plan::RangeMethod::Kind::kMinMax;
-      params[group] = kernels::WithSmallestCode(members, params[group], spec_, clips);
-    }
+    params[group] = view_.is_per_column ? ChooseOfBlock(range_, members, spec_)
+                                        : Choose(range_, members, spec_, nullptr);
   });
   return params;
 }

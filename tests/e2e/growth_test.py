@@ -44,11 +44,16 @@ def test_functions_outweigh_a_tiny_model(config, tmp_path, bitpress):
     assert next(iter(parts)).startswith("functions"), "the largest part comes first"
 
 
-def test_nothing_to_quantize(tmp_path, bitpress):
-    model = make_model([helper.make_node("Relu", ["x"], ["y"], "relu")], [("x", ["N", 48])], [("y", ["N", 48])], {})
-    text = bitpress.ok("quantize", save(model, tmp_path / "relu.onnx"), "-o", tmp_path / "q.onnx", "--config", "INT8_DYNAMIC")
-    _, parts = parts_of(text)
-    assert next(iter(parts)).startswith("metadata")
+@pytest.mark.parametrize("config", ["INT8_DYNAMIC", "MX6", "INT4_WEIGHTS", "FP16_SIMULATED"])
+def test_nothing_to_quantize_is_the_given_model(config, tmp_path, bitpress):
+    """Metadata that say how nothing was quantized would be half of a tiny model."""
+    model = make_model([helper.make_node("NonZero", ["x"], ["y"], "places")], [("x", [48])], [], {})
+    model.graph.output.append(helper.make_tensor_value_info("y", onnx.TensorProto.INT64, [1, "M"]))
+    given = save(model, tmp_path / "given.onnx")
+    text = bitpress.ok("quantize", given, "-o", tmp_path / "q.onnx", "--config", config)
+    assert "nothing was quantized" in text and parts_of(text) is None
+    written = onnx.load(tmp_path / "q.onnx")
+    assert not written.metadata_props and written.graph == onnx.load(given).graph
 
 
 def test_constants_that_the_preparation_computes(tmp_path, bitpress):

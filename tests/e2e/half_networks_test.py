@@ -164,6 +164,41 @@ net (float[N, 3, H, W] x, int64[N, 4] place) => (float[N, 4, 8] cosines, float[N
     assert "it computes angles" in text and "Resize in FLOAT: it computes positions" in text
 
 
+ROUNDS = """
+net (float[N, 64] x) => (float[N, 64] y) {{
+  h = MatMul (x, w)
+  shifted = Sub (h, least)
+  looked = Gather <axis = 1> (shifted, order)
+  e = Exp (looked)
+  scaled = Mul (e, length)
+  {rounded}
+  c = Clip (r, zero, most)
+  s = CumSum (c, last)
+  y = MatMul (s, v)
+}}
+"""
+ROUNDINGS = {"Ceil": "r = Ceil (scaled)", "Floor": "r = Floor (scaled)", "Round": "r = Round (scaled)",
+             "Mod": "r = Mod <fmod = 1> (scaled, one)", "Cast": "i = Cast <to = 7> (scaled) r = Cast <to = 1> (i)"}
+
+
+@pytest.mark.parametrize("rounding", ROUNDINGS)
+def test_what_is_rounded_keeps_float(tmp_path, halve, rounding):
+    """Durations of a speech synthesis, for example: a number that is a little off becomes the next whole number, and all that follows moves."""
+    path = save(tmp_path / "m.onnx", ROUNDS.format(rounded=ROUNDINGS[rounding]), w=random(64, 64, scale=0.05), v=random(64, 64, seed=6),
+                order=np.random.default_rng(1).permutation(64), least=np.float32(-2), length=np.float32(1.3), zero=np.float32(0),
+                most=np.float32(100), last=np.array(1), one=np.float32(1))
+    model, text = halve(path)
+    producers = {node.output[0]: node for node in model.graph.node}
+    [node] = [node for node in model.graph.node if node.op_type == rounding and (rounding != "Cast" or node.attribute[0].i == TensorProto.INT64)]
+    chain = []
+    while node.op_type != "MatMul":
+        chain.append(node.op_type)
+        node = producers[node.input[0]]
+    # The only Cast from FLOAT16 stands behind the product.
+    assert chain == [rounding, "Mul", "Exp", "Gather", "Sub", "Cast"]
+    assert "1 Gather in FLOAT: it computes numbers that become integers" in text and types_of(model)["w"] == "FLOAT16"
+
+
 TYPED = """
 <ir_version: 8, opset_import: ["" : 17, "own" : 1]>
 net (float[N, 16] x, bool choice) => (float[N, 16] y, float[N, 16] eye, float[4] filled, float[N, 16] noise)

@@ -82,6 +82,40 @@ def test_weights_that_are_decoded_are_folded(bitpress, tmp_path):
     assert (tmp_path / "q.onnx").stat().st_size < 200_000
 
 
+def decoded_layers(op_type):
+    """Three layers whose weights are stored as INT8 behind Cast and Mul, as exports of PyTorch and Paddle have them."""
+    shape, product = {"MatMul": ([96, 96], "MatMul"), "Conv": ([32, 32, 3, 3], "Conv")}[op_type]
+    rng = np.random.default_rng(2)
+    nodes, constants, last = [], {}, "x"
+    for i in range(3):
+        constants |= {f"codes{i}": rng.integers(-127, 128, shape).astype(np.int8),
+                      f"scale{i}": (rng.uniform(0.5, 1, shape[1] if op_type == "MatMul" else [shape[0], 1, 1, 1]) / 700).astype(np.float32)}
+        nodes += [helper.make_node("Cast", [f"codes{i}"], [f"floats{i}"], f"cast{i}", to=1),
+                  helper.make_node("Mul", [f"floats{i}", f"scale{i}"], [f"w{i}"], f"mul{i}"),
+                  helper.make_node(product, [last, f"w{i}"], [f"p{i}"], f"layer{i}"),
+                  helper.make_node("Relu", [f"p{i}"], [f"r{i}" if i < 2 else "y"], f"relu{i}")]
+        last = f"r{i}"
+    return make(nodes, constants, [1, *([7, 96] if op_type == "MatMul" else [32, 16, 16])], 17)
+
+
+@pytest.mark.parametrize("op_type", ["MatMul", "Conv"])
+@pytest.mark.parametrize("config", ["INT8", "INT8_DYNAMIC", "INT8_WEIGHTS"])
+def test_decoded_weights_become_codes_again(bitpress, run_model, tmp_path, op_type, config):
+    """The file does not grow to the floats that the codes mean, and its size makes no activations float."""
+    given = write(decoded_layers(op_type), tmp_path / "given.onnx")
+    samples = models.save_noise(tmp_path / "samples", [1, 7, 96] if op_type == "MatMul" else [1, 32, 16, 16], 8)
+    text = bitpress.ok("quantize", given, "-o", tmp_path / "q.onnx", "--config", config, "--data", samples, "--verbose")
+    assert (tmp_path / "q.onnx").stat().st_size < 1.25 * given.stat().st_size + 5000
+    assert "file size" not in text
+    kinds = [node.op_type for node in onnx.load(tmp_path / "q.onnx").graph.node]
+    if config == "INT8":
+        assert kinds.count("QuantizeLinear") >= 3
+    if config == "INT8_DYNAMIC" and op_type == "MatMul":
+        assert kinds.count("MatMulInteger") == 3
+    x = np.load(next(iter(sorted(samples.iterdir()))))
+    assert decibels(outputs(given, {"x": x})[0], run_model(tmp_path / "q.onnx", {"x": x})[0]) > 28
+
+
 @pytest.mark.parametrize("op_type", ["Pad", "Resize"])
 def test_axes_survive_a_change_of_layout(bitpress, run_model, tmp_path, op_type):
     middle = {"Pad": (helper.make_node("Pad", ["c", "p", "", "axes"], ["q"], "middle"), {"p": np.array([1, 2, 1, 2]), "axes": np.array([2, -1])}),
