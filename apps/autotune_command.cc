@@ -4,6 +4,7 @@
 #include <memory>
 #include <string>
 
+#include "base/paths.h"
 #include "base/text.h"
 #include "command.h"
 #include "config_options.h"
@@ -55,8 +56,8 @@ std::string Summarize(const AutotuneArguments& options, const tasks::AutotuneRep
 
 void RunAutotune(AutotuneArguments& options) {
   tasks::AutotuneOptions& request = options.request;
-  request.model = options.model;
-  request.output = options.output;
+  request.model = PathOf(options.model);
+  request.output = PathOf(options.output);
   request.report = options.json.file();
   request.samples = options.samples.Spec();
   request.validation = options.validation.Spec();

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "base/paths.h"
 #include "base/text.h"
 #include "command.h"
 #include "config_options.h"
@@ -54,8 +55,8 @@ std::string Summarize(const calibrate::CalibrationTable& table) {
 
 void RunCalibrate(CalibrateArguments& options) {
   tasks::CalibrateOptions& request = options.request;
-  request.model = options.model;
-  request.output = options.output;
+  request.model = PathOf(options.model);
+  request.output = PathOf(options.output);
   request.samples = options.samples.Spec();
   if (!options.config.config.empty()) {
     request.config = options.config.Resolve();
@@ -158,7 +159,9 @@ void AddMergeCommand(CLI::App& program) {
       "  bitpress merge part1.bpm part2.bpm -o all.bpm\n"
       "  bitpress merge part1.journal part2.journal -o plan.json.journal\n");
   command->callback([files] {
-    const std::vector<std::filesystem::path> paths(files->inputs.begin(), files->inputs.end());
+    std::vector<std::filesystem::path> paths;
+    for (const std::string& input : files->inputs) paths.push_back(PathOf(input));
+    const std::filesystem::path output = PathOf(files->output);
     tasks::JsonFile file(files->json.file());
     const auto show = [&](const std::string& text, const auto& report) {
       file.Write(ToJson(report));
@@ -167,22 +170,22 @@ void AddMergeCommand(CLI::App& program) {
     };
     if (tasks::IsEvaluation(paths[0])) {
       const auto report =
-          evaluate::ReportOf(tasks::MergeEvaluations(paths, files->output, files->most_failures));
+          evaluate::ReportOf(tasks::MergeEvaluations(paths, output, files->most_failures));
       show(ToText(report), report);
     } else if (tasks::IsMoments(paths[0])) {
-      const tasks::MomentsSummary sum = tasks::MergeMoments(paths, files->output);
+      const tasks::MomentsSummary sum = tasks::MergeMoments(paths, output);
       file.Write(ToJson(sum));
       files->json.Print(ToText(files->output, sum, false), [&] { return ToJson(sum); });
     } else if (tasks::IsSensitivityJournal(paths[0]) || tasks::IsLearned(paths[0])) {
       const bool is_learned = tasks::IsLearned(paths[0]);
-      const size_t num_layers = is_learned ? tasks::MergeLearned(paths, files->output)
-                                           : tasks::MergeSensitivities(paths, files->output);
+      const size_t num_layers = is_learned ? tasks::MergeLearned(paths, output)
+                                           : tasks::MergeSensitivities(paths, output);
       const nlohmann::ordered_json json = {{"bitpress_journal", 2}, {"num_layers", num_layers}};
       file.Write(json);
       files->json.Print(fmt::format("{}: {} layers\n", files->output, num_layers),
                         [&] { return json; });
     } else {
-      const auto sum = tasks::MergeCalibrations(paths, files->output, files->most_failures);
+      const auto sum = tasks::MergeCalibrations(paths, output, files->most_failures);
       show(Summarize(sum), sum);
     }
   });

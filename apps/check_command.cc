@@ -5,6 +5,7 @@
 #include <string>
 
 #include "base/error.h"
+#include "base/paths.h"
 #include "command.h"
 #include "config_options.h"
 #include "json_option.h"
@@ -25,7 +26,7 @@ struct CheckArguments {
 void RunCheck(CheckArguments& options) {
   tasks::JsonFile file(options.json.file());
   const deploy::TargetReport report =
-      tasks::CheckTarget({.model = options.model, .samples = options.samples.Spec()});
+      tasks::CheckTarget({.model = PathOf(options.model), .samples = options.samples.Spec()});
   file.Write(deploy::ToJson(report));
   constexpr size_t kAll = 1'000'000;
   options.json.Print(fmt::format("{}:\n{}", options.model, DescribeTarget(report, kAll, kAll)),

@@ -3,9 +3,10 @@
 // in src/tasks/.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <string>
 #include <string_view>
+
+#include "cli.h"
 
 namespace bitpress::apps {
 

@@ -2,11 +2,11 @@
 // --set, --rule and more), and texts about configurations.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <string>
 #include <vector>
 
+#include "cli.h"
 #include "plan/quant_config.h"
 
 namespace bitpress::apps {

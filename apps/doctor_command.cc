@@ -5,6 +5,7 @@
 #include <string>
 
 #include "base/error.h"
+#include "base/paths.h"
 #include "base/text.h"
 #include "command.h"
 #include "json_option.h"
@@ -18,14 +19,14 @@ std::string BytesText(std::optional<uint64_t> bytes) {
   return bytes ? HumanBytes(*bytes) : "unknown";
 }
 
-std::string PathText(const std::filesystem::path& path) {
-  return path.empty() ? "not found" : path.string();
+std::string FoundText(const std::filesystem::path& path) {
+  return path.empty() ? "not found" : PathText(path);
 }
 
 std::string Describe(const tasks::DoctorReport& report) {
   const std::string ort = report.ort_version.empty() ? "not found"
                                                      : fmt::format("{}, {}", report.ort_version,
-                                                                   report.ort_library.string());
+                                                                   PathText(report.ort_library));
   std::string text = fmt::format(
       "bitpress {}, {}\n"
       "  processor:         {} ({}), {} threads\n"
@@ -39,8 +40,8 @@ std::string Describe(const tasks::DoctorReport& report) {
       report.version, report.build, report.processor.empty() ? "unknown" : report.processor,
       report.architecture, report.num_threads, Join(report.instruction_sets, " "), report.kernels,
       Join(report.supported_kernels, " "), BytesText(report.available_memory),
-      report.temporary_folder.string(), BytesText(report.temporary_bytes), ort,
-      PathText(report.operator_library), report.runs_models ? "yes" : "no");
+      PathText(report.temporary_folder), BytesText(report.temporary_bytes), ort,
+      FoundText(report.operator_library), report.runs_models ? "yes" : "no");
   for (const tasks::Finding& finding : report.findings) {
     text += fmt::format("{}: {}\n", tasks::KindName(finding.kind), finding.text);
   }

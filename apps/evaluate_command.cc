@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "base/paths.h"
 #include "command.h"
 #include "config_options.h"
 #include "evaluation_text.h"
@@ -32,11 +33,11 @@ struct EvaluateArguments {
 
 void RunEvaluate(EvaluateArguments& options) {
   tasks::EvaluateOptions& request = options.request;
-  request.model = options.model;
-  request.reference = options.reference;
+  request.model = PathOf(options.model);
+  request.reference = PathOf(options.reference);
   request.samples = options.samples.Spec();
   request.processor = options.processor;
-  request.output = options.output;
+  request.output = PathOf(options.output);
   // The file is opened first, so that a report that cannot be written costs no work.
   tasks::JsonFile file(options.json.file());
   EvaluationReport report;

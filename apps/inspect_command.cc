@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "base/paths.h"
 #include "base/text.h"
 #include "command.h"
 #include "evaluate/other_processor.h"
@@ -239,18 +240,19 @@ void AddInspectCommand(CLI::App& program) {
       options->json.Print(InspectionText(options->model, report, options->with_tensors),
                           [&] { return tasks::ToJson(report); });
     };
-    if (tasks::IsCalibration(options->model)) {
-      show(tasks::ReadCalibration(options->model));
-    } else if (tasks::IsMoments(options->model)) {
-      const auto summary = tasks::ReadMoments(options->model);
+    const std::filesystem::path model = PathOf(options->model);
+    if (tasks::IsCalibration(model)) {
+      show(tasks::ReadCalibration(model));
+    } else if (tasks::IsMoments(model)) {
+      const auto summary = tasks::ReadMoments(model);
       file.Write(ToJson(summary));
       options->json.Print(ToText(options->model, summary, true), [&] { return ToJson(summary); });
-    } else if (tasks::IsEvaluation(options->model)) {
-      const auto report = evaluate::ReportOf(tasks::ReadEvaluation(options->model));
+    } else if (tasks::IsEvaluation(model)) {
+      const auto report = evaluate::ReportOf(tasks::ReadEvaluation(model));
       file.Write(evaluate::ToJson(report));
       options->json.Print(ToText(report), [&] { return evaluate::ToJson(report); });
     } else {
-      show(tasks::Inspect(options->model));
+      show(tasks::Inspect(model));
     }
   });
 }

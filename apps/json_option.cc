@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "base/paths.h"
 #include "command.h"
 #include "tasks/json_file.h"
 
@@ -20,7 +21,9 @@ void JsonOption::Add(CLI::App& command, std::string_view what) {
       ->type_name("FILE");
 }
 
-std::filesystem::path JsonOption::file() const { return path_ == kStandardOutput ? "" : path_; }
+std::filesystem::path JsonOption::file() const {
+  return PathOf(path_ == kStandardOutput ? "" : path_);
+}
 
 void JsonOption::Print(const std::string& text,
                        const std::function<nlohmann::ordered_json()>& json) const {

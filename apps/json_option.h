@@ -1,12 +1,13 @@
 // The option --json, with which a command reports to programs as well as to people.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <filesystem>
 #include <functional>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
+
+#include "cli.h"
 
 namespace bitpress::apps {
 

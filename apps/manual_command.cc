@@ -11,6 +11,7 @@
 
 #include "base/atomic_file.h"
 #include "base/error.h"
+#include "base/paths.h"
 #include "base/text.h"
 #include "base/version.h"
 #include "command.h"
@@ -144,7 +145,7 @@ void RunManual(const CLI::App& program, const ManualArguments& options) {
     if (!options.command.empty()) {
       throw CLI::ValidationError("--pages writes the pages of all commands; name none");
     }
-    const std::filesystem::path folder = options.folder;
+    const std::filesystem::path folder = PathOf(options.folder);
     WriteFile(folder / "bitpress.1", ProgramPage(program));
     for (const CLI::App* const command : commands) {
       WriteFile(folder / fmt::format("bitpress-{}.1", command->get_name()), CommandPage(*command));

@@ -4,6 +4,7 @@
 #include <memory>
 #include <string>
 
+#include "base/paths.h"
 #include "base/text.h"
 #include "command.h"
 #include "json_option.h"
@@ -41,8 +42,8 @@ std::string Summarize(const OptimizeArguments& options, const tasks::OptimizeRep
 
 void RunOptimize(const OptimizeArguments& options) {
   tasks::OptimizeOptions request;
-  request.model = options.model;
-  request.output = options.output;
+  request.model = PathOf(options.model);
+  request.output = PathOf(options.output);
   request.disabled_passes = options.disabled_passes;
   request.is_checked = options.is_checked;
   tasks::JsonFile file(options.json.file());

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "base/atomic_file.h"
+#include "base/paths.h"
 #include "command.h"
 #include "config_options.h"
 #include "plan/dynamic_rows.h"
@@ -29,8 +30,8 @@ void RunPlan(const PlanArguments& options) {
   const plan::QuantConfig config = options.config.Resolve();
   // The file is opened first, so that an output that cannot be written costs no work.
   std::unique_ptr<AtomicFile> file;
-  if (!options.output.empty()) file = std::make_unique<AtomicFile>(options.output);
-  const plan::QuantPlan plan = tasks::MakePlan(options.model, config, options.preparation,
+  if (!options.output.empty()) file = std::make_unique<AtomicFile>(PathOf(options.output));
+  const plan::QuantPlan plan = tasks::MakePlan(PathOf(options.model), config, options.preparation,
                                                options.disabled_passes, options.target);
   if (const size_t num_slow = plan::NumDynamicConvolutions(plan); num_slow > 0) {
     fmt::print(stderr, "bitpress: {}\n", DescribeDynamicConvolutions(num_slow));

@@ -1,10 +1,11 @@
 #include "progress_bar.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cstdio>
+
+#include "base/console.h"
 
 namespace bitpress::apps {
 namespace {
@@ -15,7 +16,7 @@ constexpr double kLeastElapsed = 2;  // seconds before there is an estimate
 
 }  // namespace
 
-ProgressBar::ProgressBar() : is_terminal_(::isatty(STDERR_FILENO) == 1) {}
+ProgressBar::ProgressBar() : is_terminal_(IsErrorTerminal()) {}
 
 ProgressBar::~ProgressBar() {
   if (is_drawn_) std::fputs("\r\x1b[K", stderr);

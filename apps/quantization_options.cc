@@ -1,6 +1,7 @@
 #include "quantization_options.h"
 
 #include "base/error.h"
+#include "base/paths.h"
 #include "task_option.h"
 #include "tasks/plan.h"
 
@@ -17,7 +18,7 @@ void QuantizationArguments::CheckPlanAgrees() const {
   const std::string found = tasks::ReadPlan(request.plan_file).config.name;
   if (wanted != found) {
     Fail(ErrorCode::kInvalidArgument, "plan '{}' was made with --config {}, not {}",
-         request.plan_file.string(), found, wanted);
+         PathText(request.plan_file), found, wanted);
   }
 }
 

@@ -2,10 +2,10 @@
 // its work share.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <string>
 #include <vector>
 
+#include "cli.h"
 #include "config_options.h"
 #include "sample_options.h"
 #include "tasks/quantize.h"

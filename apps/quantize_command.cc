@@ -9,6 +9,7 @@
 
 #include "base/atomic_file.h"
 #include "base/error.h"
+#include "base/paths.h"
 #include "command.h"
 #include "graph/staged_model.h"
 #include "json_option.h"
@@ -36,7 +37,7 @@ void WritePage(const QuantizeArguments& options, const tasks::QuantizeOptions& r
   tasks::ReportOptions page;
   page.model = request.output;
   page.reference = request.model;
-  page.output = options.page;
+  page.output = PathOf(options.page);
   page.samples = request.samples;
   page.preparation = request.preparation;
   page.quantized = &quantized;
@@ -55,13 +56,13 @@ void CheckPage(const QuantizeArguments& options) {
     throw CLI::ValidationError(
         "--report compares with the float model, which -o would replace: write to another file");
   }
-  const fs::path page = fs::weakly_canonical(options.page, error);
+  const fs::path page = fs::weakly_canonical(PathOf(options.page), error);
   for (const fs::path& other : {request.model, request.output}) {
     if (page == fs::weakly_canonical(other, error)) {
       throw CLI::ValidationError("--report names the file of a model: choose another name");
     }
   }
-  const AtomicFile probe(options.page);
+  const AtomicFile probe(PathOf(options.page));
 }
 
 void RunQuantize(QuantizeArguments& options) {

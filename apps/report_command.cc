@@ -4,6 +4,7 @@
 #include <memory>
 #include <string>
 
+#include "base/paths.h"
 #include "base/text.h"
 #include "command.h"
 #include "config_options.h"
@@ -28,14 +29,14 @@ struct ReportArguments {
 
 void RunReport(ReportArguments& options) {
   tasks::ReportOptions& request = options.request;
-  request.model = options.model;
-  request.reference = options.reference;
-  request.output = options.output;
+  request.model = PathOf(options.model);
+  request.reference = PathOf(options.reference);
+  request.output = PathOf(options.output);
   request.json = options.json.file();
   request.samples = options.samples.Spec();
-  request.calibration = options.calibration;
-  request.plan_file = options.plan_file;
-  request.search = options.search;
+  request.calibration = PathOf(options.calibration);
+  request.plan_file = PathOf(options.plan_file);
+  request.search = PathOf(options.search);
   if (options.as_is) request.preparation = rewrite::Preparation::kAsIs;
   request.commands = {{"This page", options.command_line}};
   report::Report report;

@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -13,10 +12,13 @@
 #include <string_view>
 #include <vector>
 
+#include "base/environment.h"
 #include "base/error.h"
 #include "base/messages.h"
+#include "base/paths.h"
 #include "base/text.h"
 #include "base/version.h"
+#include "cli.h"
 #include "command.h"
 #include "deploy/check_process.h"
 #include "kernels/cpu_target.h"
@@ -81,7 +83,7 @@ void AddOperatorLibraryOption(CLI::App& program) {
         ->add_option_function<std::vector<std::string>>(
             "--operator-library",
             [](const std::vector<std::string>& paths) {
-              for (const std::string& path : paths) runtime::UseOperatorLibrary(path);
+              for (const std::string& path : paths) runtime::UseOperatorLibrary(PathOf(path));
             },
             "a library of operators that the model needs, as ONNX Runtime registers it: its code "
             "runs, so name only what you trust; may be repeated")
@@ -136,13 +138,13 @@ int Parse(int argc, char** argv) {
   }
   try {
     // The Python package sets this variable to the path of its ONNX Runtime.
-    const char* const library = std::getenv("BITPRESS_ONNXRUNTIME");
-    if (library != nullptr && *library != '\0') runtime::SetOrtLibraryPath(library);
+    const std::string library = EnvironmentVariable("BITPRESS_ONNXRUNTIME");
+    if (!library.empty()) runtime::SetOrtLibraryPath(PathOf(library));
     // Tests set this variable to use another instruction set than the processor's best one.
-    const char* const kernels = std::getenv("BITPRESS_KERNELS");
-    if (kernels != nullptr && *kernels != '\0') kernels::UseTarget(kernels);
+    const std::string kernels = EnvironmentVariable("BITPRESS_KERNELS");
+    if (!kernels.empty()) kernels::UseTarget(kernels);
     if (is_check) {
-      deploy::AnswerCheck(argv[2]);
+      deploy::AnswerCheck(PathOf(argv[2]));
       return 0;
     }
     program.parse(argc, argv);  // runs the chosen command too

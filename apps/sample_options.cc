@@ -2,13 +2,15 @@
 
 #include <fmt/format.h>
 
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "base/child_process.h"
+#include "base/environment.h"
 #include "base/error.h"
+#include "base/paths.h"
+#include "base/text.h"
 
 namespace bitpress::apps {
 namespace {
@@ -17,10 +19,10 @@ namespace {
 constexpr int kMostTokens = 10'000'000;
 
 std::string LastLine(const std::filesystem::path& file) {
-  std::ifstream stream(file);
+  std::ifstream stream(SystemPath(file));
   std::string last;
   for (std::string line; std::getline(stream, line);) {
-    if (!line.empty()) last = line;
+    if (const std::string_view text = Trim(line); !text.empty()) last = text;
   }
   return last;
 }
@@ -33,26 +35,26 @@ constexpr const char* kSpecial = "special.json";
 // process of its own.
 void Tokenize(const SampleArguments& samples, const std::filesystem::path& folder) {
   // The command of the Python package sets this variable to its interpreter.
-  const char* const python = std::getenv("BITPRESS_PYTHON");
-  if (python == nullptr || *python == '\0') {
+  const std::string python = EnvironmentVariable("BITPRESS_PYTHON");
+  if (python.empty()) {
     Fail(ErrorCode::kUnsupported,
          "--text needs the command of the Python package, which has the tokenizer (pip install "
          "\"bitpress[text]\", or python3 -m bitpress); or give token ids with --tokens FILE.npy");
   }
   std::vector<std::string> arguments = {
-      "-m",    "bitpress._text",         "--tokenizer", samples.tokenizer,
-      "--ids", (folder / kIds).string(), "--special",   (folder / kSpecial).string()};
+      "-m",    "bitpress._text",        "--tokenizer", samples.tokenizer,
+      "--ids", PathText(folder / kIds), "--special",   PathText(folder / kSpecial)};
   if (!samples.encoding.empty()) {
     arguments.insert(arguments.end(), {"--encoding", samples.encoding});
   }
   arguments.push_back("--");
   arguments.insert(arguments.end(), samples.text.begin(), samples.text.end());
   const std::filesystem::path log = folder / "log.txt";
-  const ChildEnd end = RunProgram(python, arguments, {}, log);
-  if (end.signal == 0 && end.exit_code == 0) return;
+  const ChildEnd end = RunProgram(PathOf(python), arguments, {}, log);
+  if (end.kind == ChildEnd::Kind::kExit && end.exit_code == 0) return;
   const std::string why = LastLine(log);
   Fail(ErrorCode::kInvalidArgument, "--text: {}",
-       why.empty() ? fmt::format("the tokenizer ended with {}", end.Describe()) : why);
+       why.empty() ? fmt::format("the tokenizer ended with {}", end.how) : why);
 }
 
 void CheckOneKind(const SampleArguments& samples) {
@@ -81,10 +83,10 @@ void CheckOneKind(const SampleArguments& samples) {
 
 data::SampleSpec SampleArguments::Spec() {
   CheckOneKind(*this);
-  data::SampleSpec spec{.folder = data,
-                        .labels_csv = labels,
+  data::SampleSpec spec{.folder = PathOf(data),
+                        .labels_csv = PathOf(labels),
                         .image = image,
-                        .tokens = tokens,
+                        .tokens = PathOf(tokens),
                         .num_tokens = sequence,
                         .opener = {},
                         .limit = limit,

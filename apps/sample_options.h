@@ -1,7 +1,6 @@
 // The options for samples that several subcommands share.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <cstddef>
 #include <memory>
 #include <span>
@@ -9,6 +8,7 @@
 #include <vector>
 
 #include "base/scratch_folder.h"
+#include "cli.h"
 #include "data/source.h"
 
 namespace bitpress::apps {

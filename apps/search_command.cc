@@ -5,6 +5,7 @@
 #include <memory>
 #include <string>
 
+#include "base/paths.h"
 #include "base/text.h"
 #include "command.h"
 #include "json_option.h"
@@ -113,9 +114,9 @@ std::string Summarize(const SearchArguments& options, const tasks::SearchReport&
 void RunSearch(SearchArguments& options) {
   tasks::SearchOptions& request = options.request;
   options.arguments.Resolve(request);
-  request.output = options.output;
+  request.output = PathOf(options.output);
   request.report = options.json.file();
-  request.picture = options.picture;
+  request.picture = PathOf(options.picture);
   if (!options.target.empty()) request.goals.target = search::ParseTarget(options.target);
   if (!options.budget.empty()) request.goals.budget = search::ParseBudget(options.budget);
   if (!options.cost.empty()) request.cost = search::ParseCostKind(options.cost);

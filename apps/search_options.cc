@@ -1,12 +1,13 @@
 #include "search_options.h"
 
+#include "base/paths.h"
 #include "task_option.h"
 #include "word_option.h"
 
 namespace bitpress::apps {
 
 void SpaceArguments::Resolve(tasks::SpaceOptions& options) {
-  options.model = model;
+  options.model = PathOf(model);
   options.samples = samples.Spec();
   if (!base.config.empty()) {
     ConfigOptions named;

@@ -1,10 +1,10 @@
 // The options that `sensitivity` and `search` share.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <string>
 #include <vector>
 
+#include "cli.h"
 #include "config_options.h"
 #include "sample_options.h"
 #include "tasks/search.h"

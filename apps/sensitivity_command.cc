@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "base/paths.h"
 #include "command.h"
 #include "progress_bar.h"
 #include "search/output_meter.h"
@@ -52,7 +53,7 @@ std::string DescribeWorst(const tasks::SensitivityReport& report) {
 void RunSensitivity(SensitivityArguments& options) {
   tasks::SensitivityOptions& request = options.request;
   options.arguments.Resolve(request);
-  request.output = options.output;
+  request.output = PathOf(options.output);
   if (!options.shard.empty()) request.layers = data::ParseShard(options.shard);
   tasks::SensitivityReport report;
   {

@@ -2,13 +2,13 @@
 // word, values and help in every command.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <cstddef>
 #include <filesystem>
 #include <string>
 #include <string_view>
 #include <type_traits>
 
+#include "cli.h"
 #include "command.h"
 #include "tasks/quantize_options.h"
 #include "word_option.h"

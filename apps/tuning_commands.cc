@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "base/paths.h"
 #include "base/text.h"
 #include "command.h"
 #include "json_option.h"
@@ -43,7 +44,7 @@ void RunMoments(TuningArguments& options) {
   }
   const tasks::MomentsSummary summary = tasks::ReadMoments(request.output);
   file.Write(ToJson(summary));
-  options.json.Print(ToText(request.output.string(), summary, false) + Notes(notices),
+  options.json.Print(ToText(PathText(request.output), summary, false) + Notes(notices),
                      [&] { return ToJson(summary); });
 }
 
@@ -58,10 +59,10 @@ void RunTune(TuningArguments& options) {
   {
     ProgressBar bar;
     request.progress = bar.Sink();
-    report = tasks::TuneLayers(request, options.moments, layers);
+    report = tasks::TuneLayers(request, PathOf(options.moments), layers);
     request.progress = {};
   }
-  std::string text = fmt::format("{}: {} layers, {} of them tuned\n", request.output.string(),
+  std::string text = fmt::format("{}: {} layers, {} of them tuned\n", PathText(request.output),
                                  report.num_layers, report.num_tuned);
   if (report.num_resumed > 0) {
     text += fmt::format("  {} layers were in the journal\n", report.num_resumed);

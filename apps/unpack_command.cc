@@ -4,6 +4,7 @@
 #include <memory>
 #include <string>
 
+#include "base/paths.h"
 #include "base/text.h"
 #include "command.h"
 #include "json_option.h"
@@ -27,9 +28,9 @@ void RunUnpack(UnpackArguments options) {
     options.progress = bar.Sink();
     report = tasks::Unpack(options);
   }
-  std::string text = fmt::format("{}: {} ({} before), {} weights unpacked", options.output.string(),
-                                 HumanBytes(report.output_bytes), HumanBytes(report.input_bytes),
-                                 report.num_weights);
+  std::string text = fmt::format("{}: {} ({} before), {} weights unpacked",
+                                 PathText(options.output), HumanBytes(report.output_bytes),
+                                 HumanBytes(report.input_bytes), report.num_weights);
   if (options.drop_quantizers) {
     text += fmt::format(", {} quantizers taken out", report.num_quantizers);
   }

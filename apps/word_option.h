@@ -1,7 +1,6 @@
 // Options whose value is one of a few words, from the table of an enumeration (base/words.h).
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <array>
 #include <string>
 #include <string_view>
@@ -9,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/words.h"
+#include "cli.h"
 
 namespace bitpress::apps {
 

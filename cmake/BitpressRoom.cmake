@@ -21,6 +21,9 @@ function(bitpress_options target)
   endif()
   target_include_directories(${target} PUBLIC ${BITPRESS_SOURCE_DIR}/src ${BITPRESS_SOURCE_DIR}/include)
   target_compile_options(${target} PRIVATE ${BITPRESS_WARNINGS} ${BITPRESS_NUMERICS} $<$<CONFIG:Release>:-${level}>)
+  if(WIN32)
+    target_compile_definitions(${target} PRIVATE NOMINMAX WIN32_LEAN_AND_MEAN)
+  endif()
 endfunction()
 
 # bitpress_unity(TARGET COUNT): so many source files are compiled as one, because most of their time goes into headers that they
@@ -36,10 +39,15 @@ function(bitpress_unity target count)
   endif()
 endfunction()
 
-# bitpress_exports(TARGET MAP): the shared library shows the symbols of this version script and no others.
+# bitpress_exports(TARGET MAP): the shared library shows the symbols of this version script and no others. Elsewhere than on Linux it
+# shows what is marked in the sources.
 function(bitpress_exports target map)
-  target_link_options(${target} PRIVATE -Wl,--version-script=${map})
-  set_target_properties(${target} PROPERTIES LINK_DEPENDS ${map})
+  if(CMAKE_SYSTEM_NAME STREQUAL Linux)
+    target_link_options(${target} PRIVATE -Wl,--version-script=${map})
+    set_target_properties(${target} PROPERTIES LINK_DEPENDS ${map})
+  elseif(WIN32)
+    set_target_properties(${target} PROPERTIES PREFIX "")
+  endif()
 endfunction()
 
 # Headers that nearly every file includes are parsed once: bitpress_precompile(TARGET FIRST [HEADER...]) shares those of

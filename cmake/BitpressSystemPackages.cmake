@@ -37,6 +37,10 @@ if(NOT ONNXRUNTIME_INCLUDE_DIR OR NOT ONNXRUNTIME_LIBRARY)
 endif()
 message(STATUS "ONNX Runtime: ${ONNXRUNTIME_LIBRARY} (headers ${ONNXRUNTIME_INCLUDE_DIR})")
 bitpress_headers(bitpress_onnxruntime_headers ${ONNXRUNTIME_INCLUDE_DIR})
+if(MINGW)
+  # Annotations of Microsoft's compiler that its headers lack there.
+  target_compile_options(bitpress_onnxruntime_headers INTERFACE "-D_Frees_ptr_opt_=" "-D_Return_type_success_(x)=")
+endif()
 
 set(ONNX_ROOT ${BITPRESS_DEPS_DIR}/onnx CACHE PATH "A folder with the include/ and lib/ of ONNX's C++ library")
 find_library(ONNX_LIBRARY onnx HINTS ${ONNX_ROOT}/lib NO_DEFAULT_PATH REQUIRED NO_CMAKE_FIND_ROOT_PATH)

@@ -96,6 +96,19 @@ def check_includes(source_root, rooms, homes):
     return errors, used
 
 
+def check_system_headers(root, homes):
+    """Errors: headers of the system outside src/. (Programs of tests/ that stand for drivers and processors are for Linux only.)"""
+    system = [prefix for prefix, where in homes if where == {"base"}]
+    errors = []
+    for folder in ("apps", "bench", "fuzz", "include", "python"):
+        for path in sorted(p for p in (root / folder).rglob("*") if p.suffix in SOURCES):
+            for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+                match = INCLUDE.match(line)
+                if match and any(match.group(2).startswith(prefix) for prefix in system):
+                    errors.append(f"{path.relative_to(root)}:{number}: <{match.group(2)}> may be included only in base")
+    return errors
+
+
 def check_cmake(source_root, rooms, used):
     """The ROOMS of each bitpress_room(...): within the table, and enough for what the room includes."""
     errors, linked = [], {}
@@ -123,23 +136,34 @@ def check_cmake(source_root, rooms, used):
     return errors
 
 
+def files_of_other_systems(root):
+    """What the lists of src/base/CMakeLists.txt name for systems that this build is not for."""
+    base = root / "src" / "base"
+    text = (base / "CMakeLists.txt").read_text(encoding="utf-8") if base.is_dir() else ""
+    lists = dict(re.findall(r"set\((linux|macos|posix|windows) ([^)]*)\)", text))
+    return {(base / system / f"{name}.cc").resolve() for system, names in lists.items()
+            for name in names.replace("${linux}", lists.get("linux", "")).split()}
+
+
 def check_built(root, build_dir):
-    """Every .cc under src, apps, bench and tests is compiled by some target."""
+    """Every .cc under src, apps, bench and tests is compiled by some target, but for those of other systems."""
     commands = json.loads((build_dir / "compile_commands.json").read_text(encoding="utf-8"))
     built = {(Path(entry["directory"]) / entry["file"]).resolve() for entry in commands}
     # A unity build compiles files that include several of ours.
     for made in [path for path in built if path.name.startswith("unity_")]:
         built |= {Path(name) for name in re.findall(r'^#include "(.*)"$', made.read_text(encoding="utf-8"), re.MULTILINE)}
+    built |= files_of_other_systems(root)
     folders = [root / name for name in ("src", "apps", "bench", "tests")]
     return [f"{path.relative_to(root)}: no target builds this file (add it to a CMakeLists.txt)"
-            for folder in folders for path in sorted(folder.rglob("*.cc")) if path.resolve() not in built]
+            for folder in folders for path in sorted(folder.rglob("*.cc"))
+            if path.resolve() not in built]
 
 
 def check(root, build_dir=None):
     """All errors, one line each."""
     rooms, homes = read_design((root / "docs" / "design.md").read_text(encoding="utf-8"))
     errors, used = check_includes(root / "src", rooms, homes)
-    errors += check_cmake(root / "src", rooms, used)
+    errors += check_cmake(root / "src", rooms, used) + check_system_headers(root, homes)
     return errors + (check_built(root, build_dir) if build_dir else [])
 
 

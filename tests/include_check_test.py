@@ -18,6 +18,7 @@ DESIGN = """
 |---|---|
 | `onnx/`, `google/protobuf/` | graph |
 | `onnxruntime` | runtime |
+| `unistd.h`, `sys/` | base |
 """
 FILES = {
     "docs/design.md": DESIGN,
@@ -59,6 +60,8 @@ def test_the_clean_tree_passes(tree):
     ("src/base/error.h", "#include <google/protobuf/message.h>", "may be included only in graph"),
     ("src/graph/model.cc", "#include <onnxruntime_c_api.h>", "may be included only in runtime"),
     ("src/tasks/run.cc", "#include <onnxruntime_c_api.h>", "may be included only in runtime"),
+    ("src/runtime/session.cc", "#include <unistd.h>", "may be included only in base"),
+    ("apps/main.cc", "#include <sys/stat.h>", "apps/main.cc:1: <sys/stat.h> may be included only in base"),
     ("src/base/error.h", '#include "text.h"', '"text.h" is no path from src/'),
     ("src/attic/old.cc", "", "'attic' is no room"),
     ("src/pipeline.cc", "", "src/pipeline.cc: it lies in no room"),
@@ -94,6 +97,16 @@ def test_a_file_that_is_not_built_is_found(tree, tmp_path):
     add_line(tree, "src/graph/model_test.cc", "")
     assert include_check.check(tree, build) == [
         "src/graph/model_test.cc: no target builds this file (add it to a CMakeLists.txt)"]
+
+
+def test_files_of_other_systems_are_those_in_a_list(tree, tmp_path):
+    (tmp_path / "compile_commands.json").write_text(
+        json.dumps([{"directory": str(tree), "file": name} for name in FILES if name.endswith(".cc")]))
+    add_line(tree, "src/base/CMakeLists.txt", "set(linux pages)\nset(macos ${linux})\nset(windows console)")
+    for name in ("macos/pages.cc", "windows/console.cc", "windows/pages.cc"):
+        add_line(tree, f"src/base/{name}", "#include <unistd.h>")
+    assert include_check.check(tree, tmp_path) == [
+        "src/base/windows/pages.cc: no target builds this file (add it to a CMakeLists.txt)"]
 
 
 def test_a_unity_build_builds_what_its_files_include(tree, tmp_path):

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "arguments.h"
+#include "base/paths.h"
 #include "base/words.h"
 #include "bindings.h"
 #include "rewrite/prepare.h"
@@ -67,7 +68,7 @@ tasks::ModelMetric MetricOf(const nb::object& metric, Work& work) {
   if (metric.is_none()) return {};
   const nb::handle borrowed = metric;
   return [borrowed, &work](const Path& model) {
-    return work.WithPython([&] { return nb::cast<double>(nb::float_(borrowed(model.string()))); });
+    return work.WithPython([&] { return nb::cast<double>(nb::float_(borrowed(PathText(model)))); });
   };
 }
 

@@ -1,13 +1,7 @@
 #include "base/atomic_file.h"
 
-#include <fcntl.h>
 #include <gtest/gtest.h>
-#include <sys/resource.h>
-#include <sys/stat.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
-#include <csignal>
 #include <filesystem>
 #include <fstream>
 
@@ -39,38 +33,6 @@ TEST_F(AtomicFileTest, AppearsOnlyOnCommit) {
   EXPECT_EQ(folder_.NumFiles(), 1u);
 }
 
-TEST_F(AtomicFileTest, AKilledProcessLeavesNothing) {
-  const fs::path path = folder_ / "out.bin";
-  std::ofstream(path) << "old";
-  const pid_t child = ::fork();
-  ASSERT_GE(child, 0);
-  if (child == 0) {
-    AtomicFile file(path);
-    file.Write("new");
-    ::raise(SIGKILL);
-  }
-  int status = 0;
-  ASSERT_EQ(::waitpid(child, &status, 0), child);
-  EXPECT_TRUE(WIFSIGNALED(status));
-  EXPECT_EQ(ReadFile(path), "old");
-  const int probe = ::open(folder_.path().c_str(), O_TMPFILE | O_RDWR, 0600);
-  if (probe < 0) GTEST_SKIP() << "this file system has no files without names";
-  ::close(probe);
-  EXPECT_EQ(folder_.NumFiles(), 1u);
-}
-
-TEST_F(AtomicFileTest, PermissionsAreThoseOfANewFile) {
-  const mode_t mask = ::umask(027);
-  for (const auto start : {AtomicFile::Start::kNamelessIfPossible, AtomicFile::Start::kNamed}) {
-    const fs::path path = folder_ / "out.bin";
-    AtomicFile file(path, start);
-    file.Commit();
-    EXPECT_EQ(fs::status(path).permissions(), static_cast<fs::perms>(0640));
-    fs::remove(path);
-  }
-  ::umask(mask);
-}
-
 // Some file systems have no files without names. The named start is for those.
 TEST_F(AtomicFileTest, FilesWithATemporaryName) {
   const fs::path path = folder_ / "out.bin";
@@ -88,36 +50,6 @@ TEST_F(AtomicFileTest, FilesWithATemporaryName) {
   other.Write("later");
   other.Commit();
   EXPECT_EQ(ReadFile(path), "later");
-  EXPECT_EQ(folder_.NumFiles(), 1u);
-}
-
-TEST_F(AtomicFileTest, WhatIsNoFileIsNotReplaced) {
-  const fs::path path = folder_ / "pipe";
-  ASSERT_EQ(::mkfifo(path.c_str(), 0600), 0);
-  EXPECT_THROW(AtomicFile{path}, Error);
-  EXPECT_TRUE(fs::is_fifo(path));
-}
-
-TEST_F(AtomicFileTest, AFullDiskLeavesTheOldFile) {
-  const fs::path path = folder_ / "out.bin";
-  std::ofstream(path) << "old";
-  // A file size limit fails writes as a full disk does.
-  rlimit old_limit{};
-  getrlimit(RLIMIT_FSIZE, &old_limit);
-  const auto old_handler = std::signal(SIGXFSZ, SIG_IGN);
-  rlimit limit = old_limit;
-  limit.rlim_cur = 4096;
-  setrlimit(RLIMIT_FSIZE, &limit);
-  EXPECT_THROW(
-      {
-        AtomicFile file(path);
-        file.Write(std::string(100000, 'x'));
-        file.Commit();
-      },
-      Error);
-  setrlimit(RLIMIT_FSIZE, &old_limit);
-  std::signal(SIGXFSZ, old_handler);
-  EXPECT_EQ(ReadFile(path), "old");
   EXPECT_EQ(folder_.NumFiles(), 1u);
 }
 

@@ -1,12 +1,8 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
-#include <sched.h>
-#include <sys/resource.h>
-#include <unistd.h>
 
 #include <array>
 #include <atomic>
-#include <csignal>
 #include <filesystem>
 #include <thread>
 
@@ -177,25 +173,6 @@ TEST(ThreadPool, AnExceptionReachesTheCallerAndThePoolLives) {
   EXPECT_EQ(sum, 45u);
 }
 
-TEST(ThreadPool, RefusedThreadsLeaveASmallerPool) {
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-  GTEST_SKIP() << "sanitizers need the address space that this test takes away";
-#endif
-  // The pool runs in a child process, whose address space is too small for the stacks of so many
-  // threads.
-  const auto run = [] {
-    rlimit limit{};
-    getrlimit(RLIMIT_AS, &limit);
-    limit.rlim_cur = rlim_t{1} << 30;
-    setrlimit(RLIMIT_AS, &limit);
-    ThreadPool pool(100000);
-    std::atomic<size_t> sum{0};
-    pool.ParallelFor(10, [&](size_t i) { sum += i; });
-    std::_Exit(sum == 45 && pool.num_threads() < 100000 ? 0 : 1);
-  };
-  EXPECT_EXIT(run(), testing::ExitedWithCode(0), "");
-}
-
 TEST(TaskGuard, RethrowsWhatATaskThrewAndSkipsTheRest) {
   std::atomic<int> num_run = 0;
   const std::function<void(size_t)> task = [&](size_t i) {
@@ -231,48 +208,6 @@ TEST(FileStamps, SeeThatAFileChanged) {
   WriteFile(missing, "");
   EXPECT_FALSE(again.AreUnchanged());
   fs::remove_all(folder);
-}
-
-TEST(RunProgram, TellsHowItEnded) {
-  const TemporaryFolder folder;
-  const auto run = [&](const std::string& script) {
-    return RunProgram("/bin/sh", {"-c", script}, {{"BITPRESS_TEST_WORD", "a word"}},
-                      folder / "log");
-  };
-  EXPECT_EQ(run("exit 0").Describe(), "exit code 0");
-  EXPECT_EQ(run("exit 3").Describe(), "exit code 3");
-  const ChildEnd end = run("echo to the log; echo and errors >&2; kill -ABRT $$");
-  EXPECT_EQ(end.signal, SIGABRT);
-  EXPECT_EQ(end.Describe(), "signal 6 (Aborted)");
-  EXPECT_EQ(ReadFile(folder / "log"), "to the log\nand errors\n");
-  run("echo \"$BITPRESS_TEST_WORD\"; read line || echo no input");
-  EXPECT_EQ(ReadFile(folder / "log"), "a word\nno input\n");
-}
-
-TEST(RunProgram, SignalsThatTheCallerIgnoresReachIt) {
-  const TemporaryFolder folder;
-  const auto before = std::signal(SIGTERM, SIG_IGN);
-  const ChildEnd end = RunProgram("/bin/sh", {"-c", "kill -TERM $$; exit 0"}, {}, folder / "log");
-  std::signal(SIGTERM, before);
-  EXPECT_EQ(end.signal, SIGTERM);
-}
-
-TEST(RunProgram, SaysWhatCannotBeStarted) {
-  const TemporaryFolder folder;
-  const std::string message = ExpectError(
-      ErrorCode::kRuntime, [&] { RunProgram(folder / "missing", {}, {}, folder / "log"); });
-  EXPECT_NE(message.find("missing"), std::string::npos) << message;
-  ExpectError(ErrorCode::kIo, [&] { RunProgram("/bin/true", {}, {}, folder / "no" / "log"); });
-}
-
-TEST(EndWithParentDeathTest, EndsTheChildOfAnotherOrADeadParent) {
-  EXPECT_EXIT(
-      {
-        EndWithParent(::getppid());
-        std::_Exit(3);
-      },
-      testing::ExitedWithCode(3), "");
-  EXPECT_EXIT(EndWithParent(ProcessNumber()), testing::KilledBySignal(SIGKILL), "");
 }
 
 TEST(ScratchFolder, BesideAFileHasAFreeName) {
@@ -320,21 +255,6 @@ TEST(Processors, OfTheFirstVersionOfGroups) {
   EXPECT_EQ(ProcessorsOfGroups(own, folder / "groups"), std::nullopt);
   WriteBytes(group / "cpu.cfs_quota_us", "200000\n");
   EXPECT_EQ(ProcessorsOfGroups(own, folder / "groups"), 4u);
-}
-
-TEST(Processors, AreThoseToWhichTheProcessIsBound) {
-  cpu_set_t before;
-  ASSERT_EQ(::sched_getaffinity(0, sizeof before, &before), 0);
-  cpu_set_t one;
-  CPU_ZERO(&one);
-  for (size_t i = 0; i < CPU_SETSIZE && CPU_COUNT(&one) == 0; ++i) {
-    if (CPU_ISSET(i, &before)) CPU_SET(i, &one);
-  }
-  EXPECT_LE(UsableProcessors(), static_cast<size_t>(CPU_COUNT(&before)));
-  ASSERT_EQ(::sched_setaffinity(0, sizeof one, &one), 0);
-  EXPECT_EQ(UsableProcessors(), 1u);
-  EXPECT_EQ(ThreadPool().num_threads(), 1u);
-  ASSERT_EQ(::sched_setaffinity(0, sizeof before, &before), 0);
 }
 
 TEST(AvailableMemory, IsWhatTheTightestGroupHasLeft) {

@@ -1,4 +1,5 @@
 #include "base/byte_stream.h"
+#include "base/paths.h"
 
 #include <array>
 #include <bit>
@@ -113,7 +114,7 @@ ByteReader OpenFile(std::string_view bytes, const FileFormat& format) {
 }
 
 bool HasFormat(const std::filesystem::path& path, const FileFormat& format) {
-  std::ifstream file(path, std::ios::binary);
+  std::ifstream file(SystemPath(path), std::ios::binary);
   std::string start(format.magic.size(), '\0');
   file.read(start.data(), static_cast<std::streamsize>(start.size()));
   return file.gcount() == static_cast<std::streamsize>(start.size()) && start == format.magic;

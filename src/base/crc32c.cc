@@ -44,7 +44,13 @@ bool HasInstruction() {
 }
 
 // Takes three cycles for eight bytes.
-__attribute__((target("sse4.2"))) uint32_t InstructionCrc32c(std::string_view bytes) {
+#ifdef __clang__
+__attribute__((target("sse4.2,crc32")))
+#else
+__attribute__((target("sse4.2")))
+#endif
+uint32_t
+InstructionCrc32c(std::string_view bytes) {
   uint64_t crc = ~0u;
   for (; bytes.size() >= sizeof(uint64_t); bytes.remove_prefix(sizeof(uint64_t))) {
     uint64_t word;

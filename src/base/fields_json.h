@@ -18,6 +18,7 @@
 
 #include "base/error.h"
 #include "base/fields.h"
+#include "base/paths.h"
 #include "base/words.h"
 
 namespace bitpress {
@@ -114,7 +115,7 @@ struct FieldJson<std::string_view> {
 template <>
 struct FieldJson<std::filesystem::path> {
   static nlohmann::ordered_json To(const std::filesystem::path& value, NonFinite) {
-    return value.string();
+    return PathText(value);
   }
 };
 template <>

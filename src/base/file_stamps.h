@@ -2,10 +2,11 @@
 // inodes are compared, so that it costs nothing. What the files mean is for fingerprints to tell.
 #pragma once
 
-#include <cstdint>
 #include <filesystem>
 #include <optional>
 #include <vector>
+
+#include "base/system_files.h"
 
 namespace bitpress {
 
@@ -17,17 +18,10 @@ class FileStamps {
   bool AreUnchanged() const;
 
  private:
-  struct Stamp {
-    uint64_t device = 0, inode = 0, num_bytes = 0;
-    int64_t seconds = 0, nanoseconds = 0;  // of the last change of the content
-
-    bool operator==(const Stamp&) const = default;
-  };
   struct File {
     std::filesystem::path path;
-    std::optional<Stamp> stamp;
+    std::optional<FileStamp> stamp;
   };
-  static std::optional<Stamp> StampOf(const std::filesystem::path& path);
 
   std::vector<File> files_;
 };

@@ -1,7 +1,5 @@
 #include "base/huge_pages.h"
 
-#include <sys/mman.h>
-
 #include <algorithm>
 #include <cstdint>
 #include <iterator>
@@ -11,26 +9,12 @@
 #include <new>
 
 #include "base/round_up.h"
+#include "base/system_pages.h"
 
 namespace bitpress {
 namespace {
 
-constexpr size_t kLine = 64, kPage = size_t{2} << 20, kChunk = size_t{32} << 20;
-
-// Returns a mapping that begins at a huge page. `size` is a multiple of such pages.
-std::byte* MapHugePages(size_t size) {
-  void* const memory =
-      ::mmap(nullptr, size + kPage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (memory == MAP_FAILED) throw std::bad_alloc();
-  auto* const first = static_cast<std::byte*>(memory);
-  const size_t before = (kPage - reinterpret_cast<uintptr_t>(first) % kPage) % kPage;
-  if (before > 0) ::munmap(first, before);
-  if (before < kPage) ::munmap(first + before + size, kPage - before);
-#ifdef MADV_HUGEPAGE
-  ::madvise(first + before, size, MADV_HUGEPAGE);  // a request, which the system may not grant
-#endif
-  return first + before;
-}
+constexpr size_t kLine = 64, kPage = kHugePage, kChunk = size_t{32} << 20;
 
 // Chunks, in each of which arrays lie one behind the other. Room is not used again before all
 // arrays of a chunk are gone: weights come and go with their session.
@@ -55,7 +39,7 @@ class Chunks {
     const std::lock_guard lock(mutex_);
     const auto found = std::prev(chunks_.upper_bound(static_cast<std::byte*>(memory)));
     if (--found->second.num_arrays > 0) return;
-    ::munmap(found->first, found->second.size);
+    UnmapPages(found->first, found->second.size);
     if (open_ == found) open_ = chunks_.end();
     chunks_.erase(found);
   }

@@ -1,9 +1,14 @@
-// Memory that lies in a temporary file without a name. It is for large arrays that are seldom used:
-// the system may write them out when it needs the room, where memory of the heap has to stay.
+// Memory that is a file: one that exists, to read it where it lies, or a temporary one without a
+// name. The latter is for large arrays that are seldom used: the system may write them out when it
+// needs the room, where memory of the heap has to stay.
 #pragma once
 
 #include <cstddef>
+#include <filesystem>
 #include <span>
+#include <system_error>
+
+#include "base/system_files.h"
 
 namespace bitpress {
 
@@ -25,6 +30,21 @@ class MappedMemory {
  private:
   std::byte* data_ = nullptr;
   size_t size_ = 0;
+};
+
+// The bytes of a file, as long as the object lives.
+class MappedFile {
+ public:
+  // Maps an open regular file, which may be closed then; otherwise sets `error`.
+  MappedFile(const SystemFile& file, std::error_code& error);
+  ~MappedFile();
+  MappedFile(const MappedFile&) = delete;
+  MappedFile& operator=(const MappedFile&) = delete;
+
+  std::span<const std::byte> bytes() const { return bytes_; }
+
+ private:
+  std::span<const std::byte> bytes_;
 };
 
 // Takes the pages of a mapped file out of this process's memory until they are used again, those at

@@ -1,11 +1,8 @@
 #include "base/processors.h"
 
-#include <sched.h>
-
 #include <algorithm>
 #include <cmath>
 #include <fstream>
-#include <thread>
 
 #include "base/control_groups.h"
 
@@ -13,22 +10,6 @@ namespace bitpress {
 namespace {
 
 namespace fs = std::filesystem;
-
-// Returns the number of processors to which this process is bound; 0 if the system does not tell.
-size_t BoundProcessors() {
-  // The machine may have more processors than a set of the usual size names.
-  for (size_t num_processors = CPU_SETSIZE; num_processors <= size_t{1} << 20;
-       num_processors *= 2) {
-    cpu_set_t* const set = CPU_ALLOC(num_processors);
-    if (set == nullptr) return 0;
-    const size_t num_bytes = CPU_ALLOC_SIZE(num_processors);
-    const bool is_known = ::sched_getaffinity(0, num_bytes, set) == 0;
-    const int count = is_known ? CPU_COUNT_S(num_bytes, set) : 0;
-    CPU_FREE(set);
-    if (is_known) return static_cast<size_t>(count);
-  }
-  return 0;
-}
 
 // Returns the processors that one control group pays for, in either version of the interface:
 // microseconds of computing in a period. "max", -1 or a missing file is no limit.
@@ -55,13 +36,6 @@ std::optional<size_t> ProcessorsOfGroups(const fs::path& own, const fs::path& ro
   }
   if (!least) return std::nullopt;
   return static_cast<size_t>(std::ceil(std::min(*least, 1e6)));
-}
-
-size_t UsableProcessors() {
-  size_t count = BoundProcessors();
-  if (count == 0) count = std::thread::hardware_concurrency();
-  const std::optional<size_t> paid = ProcessorsOfGroups("/proc/self/cgroup", "/sys/fs/cgroup");
-  return std::max<size_t>(1, std::min(count, paid.value_or(count)));
 }
 
 }  // namespace bitpress

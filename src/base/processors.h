@@ -4,6 +4,8 @@
 #include <cstddef>
 #include <filesystem>
 #include <optional>
+#include <string>
+#include <vector>
 
 namespace bitpress {
 
@@ -11,6 +13,16 @@ namespace bitpress {
 // affinity), but no more than the time that its control group gets. At least 1. Every default
 // number of threads is this one.
 size_t UsableProcessors();
+
+// Returns the name of the first processor as its maker gives it; "" if the system does not tell.
+std::string ProcessorName();
+
+// Returns the instruction sets that the processor and the system have, as Linux names them; none if
+// the system does not tell.
+std::vector<std::string> InstructionSets();
+
+// Returns whether an Arm processor has the products of the dot product extension.
+bool HasArmDotProducts();
 
 // Returns the processors that the control groups of a process pay for, rounded up: the least of its
 // group's and of those around it. Nothing if there is no limit. See ControlGroups.

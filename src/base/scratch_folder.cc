@@ -1,41 +1,48 @@
 #include "base/scratch_folder.h"
 
-#include <sys/stat.h>
-#include <unistd.h>
-
-#include <cerrno>
-#include <cstdlib>
+#include <random>
 #include <string>
 #include <system_error>
 
+#include "base/child_process.h"
 #include "base/error.h"
+#include "base/paths.h"
+#include "base/system_error.h"
+#include "base/system_files.h"
 
 namespace bitpress {
 
+namespace fs = std::filesystem;
+
 ScratchFolder::ScratchFolder() {
   std::error_code error;
-  const std::filesystem::path parent = std::filesystem::temp_directory_path(error);
-  std::string name = (error ? std::filesystem::path("/tmp") : parent) / "bitpress-XXXXXX";
-  if (::mkdtemp(name.data()) == nullptr) {
-    Fail(ErrorCode::kIo, "cannot create a temporary folder in '{}': {}", parent.string(),
-         std::generic_category().message(errno));
+  fs::path parent = fs::temp_directory_path(error);
+  if (error) parent = PathOf("/tmp");
+  std::random_device random;
+  do {
+    path_ = parent / fmt::format("bitpress-{:08x}", random());
+    error = MakePrivateFolder(path_);
+  } while (error == std::errc::file_exists);
+  if (error) {
+    Fail(ErrorCode::kIo, "cannot create a temporary folder in '{}': {}", PathText(parent),
+         ErrorText(error));
   }
-  path_ = name;
 }
 
-ScratchFolder::ScratchFolder(const std::filesystem::path& beside) {
+ScratchFolder::ScratchFolder(const fs::path& beside) {
   for (int number = 0;; ++number) {
-    path_ = fmt::format("{}.{}-{}", beside.string(), ::getpid(), number);
-    if (::mkdir(path_.c_str(), 0777) == 0) return;
-    if (errno == EEXIST) continue;
-    Fail(ErrorCode::kIo, "cannot write '{}': {}", beside.string(),
-         std::generic_category().message(errno));
+    path_ = WithSuffix(beside, fmt::format(".{}-{}", ProcessNumber(), number));
+    std::error_code error;
+    if (fs::create_directory(SystemPath(path_), error)) return;
+    if (error && error != std::errc::file_exists) {
+      Fail(ErrorCode::kIo, "cannot write '{}': {}", PathText(beside), ErrorText(error));
+    }
   }
 }
 
 ScratchFolder::~ScratchFolder() {
   std::error_code ignored;
-  std::filesystem::remove_all(path_, ignored);
+  fs::remove_all(SystemPath(path_), ignored);
 }
 
 }  // namespace bitpress

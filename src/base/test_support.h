@@ -5,19 +5,19 @@
 #include <gtest/gtest.h>
 
 #include <cstdint>
-#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <random>
 #include <string>
 #include <string_view>
-#include <system_error>
 #include <utility>
 #include <vector>
 
 #include "base/error.h"
+#include "base/paths.h"
 #include "base/random_normal.h"
+#include "base/scratch_folder.h"
 #include "base/tensor.h"
 
 namespace bitpress {
@@ -38,32 +38,21 @@ std::string ExpectError(ErrorCode code, Function&& function) {
 // A folder that is removed after the test.
 class TemporaryFolder {
  public:
-  TemporaryFolder() {
-    std::string name = (std::filesystem::temp_directory_path() / "bitpress-XXXXXX").string();
-    path_ = ::mkdtemp(name.data());
-  }
-  ~TemporaryFolder() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path_, ignored);
-  }
-  TemporaryFolder(const TemporaryFolder&) = delete;
-  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
-
-  std::filesystem::path operator/(const std::string& name) const { return path_ / name; }
-  const std::filesystem::path& path() const { return path_; }
+  std::filesystem::path operator/(std::string_view name) const { return path() / PathOf(name); }
+  const std::filesystem::path& path() const { return folder_.path(); }
   std::vector<std::string> Files() const {
     std::vector<std::string> names;
-    for (const auto& entry : std::filesystem::directory_iterator(path_)) {
-      names.push_back(entry.path().filename().string());
+    for (const auto& entry : std::filesystem::directory_iterator(path())) {
+      names.push_back(PathText(entry.path().filename()));
     }
     return names;
   }
   size_t NumFiles() const {
-    return static_cast<size_t>(std::distance(std::filesystem::directory_iterator(path_), {}));
+    return static_cast<size_t>(std::distance(std::filesystem::directory_iterator(path()), {}));
   }
 
  private:
-  std::filesystem::path path_;
+  ScratchFolder folder_;
 };
 
 // Writes a file, and creates its folder if there is none.

@@ -10,6 +10,7 @@
 
 #include "base/atomic_file.h"
 #include "base/byte_stream.h"
+#include "base/paths.h"
 #include "base/version.h"
 #include "data/failures.h"
 #include "formats/float_bits.h"
@@ -294,7 +295,7 @@ void SaveCalibration(const std::filesystem::path& path, const CalibrationTable& 
 
 CalibrationTable LoadCalibration(const std::filesystem::path& path) {
   const std::string bytes = ReadFile(path);
-  return WithContext(fmt::format("'{}'", path.string()), [&] { return FromBytes(bytes); });
+  return WithContext(fmt::format("'{}'", PathText(path)), [&] { return FromBytes(bytes); });
 }
 
 bool IsCalibrationFile(const std::filesystem::path& path) { return HasFormat(path, kFormat); }

@@ -7,6 +7,7 @@
 #include <system_error>
 
 #include "base/error.h"
+#include "base/paths.h"
 
 namespace bitpress::calibrate {
 namespace {
@@ -21,7 +22,7 @@ struct FileHead {
 };
 
 void WriteTensor(const fs::path& path, const Tensor& tensor) {
-  std::ofstream file(path, std::ios::binary | std::ios::trunc);
+  std::ofstream file(SystemPath(path), std::ios::binary | std::ios::trunc);
   const FileHead head{static_cast<int32_t>(tensor.type), static_cast<uint32_t>(tensor.dims.size()),
                       tensor.bytes.size()};
   file.write(reinterpret_cast<const char*>(&head), sizeof(head));
@@ -31,22 +32,22 @@ void WriteTensor(const fs::path& path, const Tensor& tensor) {
              static_cast<std::streamsize>(tensor.bytes.size()));
   if (!file.flush()) {
     Fail(ErrorCode::kIo, "cannot write {} bytes to '{}' (TMPDIR names the folder)",
-         tensor.bytes.size(), path.string());
+         tensor.bytes.size(), PathText(path));
   }
 }
 
 Tensor ReadTensor(const fs::path& path) {
-  std::ifstream file(path, std::ios::binary);
+  std::ifstream file(SystemPath(path), std::ios::binary);
   FileHead head;
   file.read(reinterpret_cast<char*>(&head), sizeof(head));
-  if (!file) Fail(ErrorCode::kIo, "cannot read '{}'", path.string());
+  if (!file) Fail(ErrorCode::kIo, "cannot read '{}'", PathText(path));
   Tensor tensor{static_cast<DataType>(head.type), std::vector<int64_t>(head.num_dims), {}};
   tensor.bytes.resize(head.num_bytes);
   file.read(reinterpret_cast<char*>(tensor.dims.data()),
             static_cast<std::streamsize>(head.num_dims * sizeof(int64_t)));
   file.read(reinterpret_cast<char*>(tensor.bytes.data()),
             static_cast<std::streamsize>(head.num_bytes));
-  if (!file) Fail(ErrorCode::kIo, "cannot read '{}'", path.string());
+  if (!file) Fail(ErrorCode::kIo, "cannot read '{}'", PathText(path));
   return tensor;
 }
 

@@ -1,22 +1,25 @@
 #include "cuda/driver.h"
 
-#include <dlfcn.h>
-
 #include <limits>
 #include <memory>
 
 #include "base/error.h"
+#include "base/shared_library.h"
 
 namespace bitpress::cuda {
 namespace {
 
+#ifdef _WIN32
+constexpr const char* kDriverFile = "nvcuda.dll";
+#else
 constexpr const char* kDriverFile = "libcuda.so.1";
+#endif
 constexpr int kNeededVersion = 12000;
 
 // Finds one of the driver's functions. A driver without it is older than CUDA 12.0.
 template <class Function>
-void Find(void* driver, const char* name, Function& function) {
-  function = reinterpret_cast<Function>(dlsym(driver, name));
+void Find(const SharedLibrary& driver, const char* name, Function& function) {
+  function = reinterpret_cast<Function>(driver.Find(name));
   if (function == nullptr) {
     Fail(ErrorCode::kUnsupported,
          "the CUDA driver is too old: it lacks {}; a driver for CUDA 12.0 or later is needed (525 "
@@ -37,12 +40,9 @@ Driver& Driver::Get() {
 }
 
 Driver::Driver() {
-  void* const driver = dlopen(kDriverFile, RTLD_NOW | RTLD_LOCAL);
-  if (driver == nullptr) {
-    const char* const why = dlerror();
-    Fail(ErrorCode::kUnsupported, "there is no CUDA driver: {}",
-         why == nullptr ? kDriverFile : why);
-  }
+  std::string why;
+  const SharedLibrary driver(kDriverFile, why);
+  if (!driver.is_open()) Fail(ErrorCode::kUnsupported, "there is no CUDA driver: {}", why);
   Find(driver, "cuGetErrorString", text_);
   Find(driver, "cuInit", init_);
   Find(driver, "cuDriverGetVersion", version_);

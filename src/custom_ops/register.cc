@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "bitpress/export.h"
 #include "custom_ops/operator.h"
 
 namespace {
@@ -67,15 +68,15 @@ OrtStatus* Register(OrtSessionOptions* options, const OrtApiBase* base) noexcept
 extern "C" {
 
 // The function that SessionOptions::RegisterCustomOpsLibrary calls.
-__attribute__((visibility("default"))) OrtStatus* ORT_API_CALL
-RegisterCustomOps(OrtSessionOptions* options, const OrtApiBase* base) {
+ORT_EXPORT BITPRESS_API OrtStatus* ORT_API_CALL RegisterCustomOps(OrtSessionOptions* options,
+                                                                  const OrtApiBase* base) {
   return Register(options, base);
 }
 
 // The same function under the name of Quark's library. Programs that link several operator
 // libraries call it by this name.
-__attribute__((visibility("default"))) OrtStatus* ORT_API_CALL
-RegisterCustomOpsAltName(OrtSessionOptions* options, const OrtApiBase* base) {
+ORT_EXPORT BITPRESS_API OrtStatus* ORT_API_CALL RegisterCustomOpsAltName(OrtSessionOptions* options,
+                                                                         const OrtApiBase* base) {
   return Register(options, base);
 }
 

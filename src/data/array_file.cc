@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/paths.h"
 #include "base/text.h"
 #include "data/batch_builder.h"
 #include "data/npy.h"
@@ -84,14 +85,14 @@ class NpzArrays : public WholeArrays {
 
  private:
   [[noreturn]] void FailChanged() const {
-    Fail(ErrorCode::kIo, "{}: the file was changed while it was in use", path_.string());
+    Fail(ErrorCode::kIo, "{}: the file was changed while it was in use", PathText(path_));
   }
 
   std::vector<size_t> MatchMembers(const std::vector<std::string>& names,
                                    const std::vector<std::string>& input_names) const {
     if (names.size() == 1 && input_names.size() <= 1) return {0};
     if (input_names.empty()) {
-      Fail(ErrorCode::kInvalidArgument, "{} holds {} arrays ({}), expected one", path_.string(),
+      Fail(ErrorCode::kInvalidArgument, "{} holds {} arrays ({}), expected one", PathText(path_),
            names.size(), Join(names, ", "));
     }
     std::vector<size_t> members;
@@ -99,7 +100,7 @@ class NpzArrays : public WholeArrays {
       const auto found = std::find(names.begin(), names.end(), input);
       if (found == names.end()) {
         Fail(ErrorCode::kInvalidArgument, "{} holds no array for the input '{}'{}; its arrays: {}",
-             path_.string(), input, DidYouMean(input, names), Join(names, ", "));
+             PathText(path_), input, DidYouMean(input, names), Join(names, ", "));
       }
       members.push_back(static_cast<size_t>(found - names.begin()));
     }

@@ -4,6 +4,7 @@
 
 #include "base/check.h"
 #include "base/error.h"
+#include "base/paths.h"
 #include "data/array_file.h"
 #include "data/batch_builder.h"
 #include "data/folder.h"
@@ -106,14 +107,14 @@ class ArraySource : public Source {
     const int64_t rows = CommonRows(item.file->headers());
     if (rows == 0) {
       Fail(ErrorCode::kInvalidArgument, "{}: the array has no rows (its first dimension is 0)",
-           sample.files[0].string());
+           PathText(sample.files[0]));
     }
     item.has_batch_dim = rows > 0 && !use_whole_items_;
     item.num_rows = item.has_batch_dim ? rows : 1;
     if (item.label && item.num_rows > 1) {
       Fail(ErrorCode::kInvalidArgument,
            "{}: the file holds {} samples but has one class; expected a first dimension of 1",
-           sample.files[0].string(), item.num_rows);
+           PathText(sample.files[0]), item.num_rows);
     }
   }
 

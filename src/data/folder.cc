@@ -7,6 +7,8 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/paths.h"
+#include "base/system_error.h"
 #include "base/text.h"
 #include "data/kept_samples.h"
 #include "data/labels.h"
@@ -20,7 +22,7 @@ namespace fs = std::filesystem;
 constexpr const char* kKnownFiles = ".jpg .jpeg .png, .npy, .npz or .pb";
 
 std::optional<FileKind> KindOf(const fs::path& path) {
-  const std::string extension = ToLower(path.extension().string());
+  const std::string extension = ToLower(PathText(path.extension()));
   if (extension == ".jpg" || extension == ".jpeg" || extension == ".png") return FileKind::kPhoto;
   if (extension == ".npy") return FileKind::kNpy;
   if (extension == ".npz") return FileKind::kNpz;
@@ -44,13 +46,13 @@ std::vector<fs::path> Entries(const fs::path& folder) {
   std::vector<fs::path> entries;
   try {
     for (const fs::directory_entry& entry : fs::directory_iterator(folder)) {
-      if (!entry.path().filename().string().starts_with('.')) entries.push_back(entry.path());
+      if (!PathText(entry.path().filename()).starts_with('.')) entries.push_back(entry.path());
     }
   } catch (const fs::filesystem_error& error) {
-    Fail(ErrorCode::kIo, "cannot read folder '{}': {}", folder.string(), error.code().message());
+    Fail(ErrorCode::kIo, "cannot read folder '{}': {}", PathText(folder), ErrorText(error.code()));
   }
   std::sort(entries.begin(), entries.end(), [](const fs::path& a, const fs::path& b) {
-    return a.filename().string() < b.filename().string();
+    return PathText(a.filename()) < PathText(b.filename());
   });
   return entries;
 }
@@ -82,7 +84,7 @@ std::vector<fs::path> DataFilesBelow(const fs::path& folder) {
 }
 
 std::string RelativeName(const fs::path& path, const fs::path& folder) {
-  return path.lexically_relative(folder).string();
+  return PortablePathText(path.lexically_relative(folder));
 }
 
 // Returns the one kind of all files.
@@ -93,8 +95,8 @@ FileKind CommonKind(const std::vector<SampleFiles>& samples, const fs::path& fol
       if (*KindOf(file) != kind) {
         Fail(ErrorCode::kInvalidArgument,
              "folder '{}' is mixed: it holds '{}' and '{}', expected one kind of {}",
-             folder.string(), RelativeName(samples[0].files[0], folder), RelativeName(file, folder),
-             kKnownFiles);
+             PathText(folder), RelativeName(samples[0].files[0], folder),
+             RelativeName(file, folder), kKnownFiles);
       }
     }
   }
@@ -109,13 +111,13 @@ std::vector<SampleFiles> ListFromCsv(const SourceOptions& options,
   for (const LabelledFile& row : LoadLabels(options.labels_csv)) {
     SampleFiles sample{.name = row.file, .files = {}, .label = row.label};
     for (const fs::path& folder : input_folders) {
-      const fs::path file = folder / row.file;
-      const std::string where = fmt::format("{}: line {}", options.labels_csv.string(), row.line);
+      const fs::path file = folder / PathOf(row.file);
+      const std::string where = fmt::format("{}: line {}", PathText(options.labels_csv), row.line);
       if (!IsFile(file)) {
-        Fail(ErrorCode::kIo, "{}: file '{}' not found", where, file.string());
+        Fail(ErrorCode::kIo, "{}: file '{}' not found", where, PathText(file));
       }
       if (!KindOf(file)) {
-        Fail(ErrorCode::kInvalidArgument, "{}: '{}' is not one of {}", where, file.string(),
+        Fail(ErrorCode::kInvalidArgument, "{}: '{}' is not one of {}", where, PathText(file),
              kKnownFiles);
       }
       sample.files.push_back(file);
@@ -131,29 +133,29 @@ std::vector<SampleFiles> ListByInput(const SourceOptions& options,
   std::vector<SampleFiles> samples;
   std::set<std::string> names;
   for (const fs::path& file : DataFiles(input_folders[0])) {
-    names.insert(file.filename().string());
-    samples.push_back({.name = file.filename().string(), .files = {file}});
+    names.insert(PathText(file.filename()));
+    samples.push_back({.name = PathText(file.filename()), .files = {file}});
   }
   for (const fs::path& folder : input_folders) {
     for (const fs::path& file : DataFiles(folder)) {
-      if (!names.contains(file.filename().string())) {
-        Fail(ErrorCode::kInvalidArgument, "'{}' has no counterpart in '{}'", file.string(),
-             input_folders[0].string());
+      if (!names.contains(PathText(file.filename()))) {
+        Fail(ErrorCode::kInvalidArgument, "'{}' has no counterpart in '{}'", PathText(file),
+             PathText(input_folders[0]));
       }
     }
     if (folder == input_folders[0]) continue;
     for (SampleFiles& sample : samples) {
-      const fs::path file = folder / sample.name;
+      const fs::path file = folder / PathOf(sample.name);
       if (!IsFile(file)) {
         Fail(ErrorCode::kInvalidArgument, "'{}' has no counterpart in '{}'",
-             sample.files[0].string(), folder.string());
+             PathText(sample.files[0]), PathText(folder));
       }
       sample.files.push_back(file);
     }
   }
   if (samples.empty()) {
     Fail(ErrorCode::kInvalidArgument, "folder '{}' is empty: it holds no {}",
-         options.folder.string(), kKnownFiles);
+         PathText(options.folder), kKnownFiles);
   }
   return samples;
 }
@@ -178,13 +180,13 @@ std::vector<SampleFiles> ListTestDataSets(const std::vector<fs::path>& sets,
   for (const fs::path& set : sets) {
     const bool is_whole = set == options.folder;
     SampleFiles sample{
-        .name = is_whole ? set.filename().string() : RelativeName(set, options.folder),
+        .name = is_whole ? PathText(set.filename()) : RelativeName(set, options.folder),
         .files = {}};
     for (size_t i = 0; i < num_inputs; ++i) {
       sample.files.push_back(set / fmt::format("input_{}.pb", i));
       if (!IsFile(sample.files.back())) {
         Fail(ErrorCode::kIo, "file '{}' not found: the model has {} inputs",
-             sample.files.back().string(), num_inputs);
+             PathText(sample.files.back()), num_inputs);
       }
     }
     samples.push_back(std::move(sample));
@@ -206,7 +208,7 @@ std::vector<SampleFiles> ListPlain(const fs::path& folder) {
     has_class_files = has_class_files || !class_files.back().empty();
   }
   if (samples.empty() && !has_class_files) {
-    Fail(ErrorCode::kInvalidArgument, "folder '{}' is empty: it holds no {}", folder.string(),
+    Fail(ErrorCode::kInvalidArgument, "folder '{}' is empty: it holds no {}", PathText(folder),
          kKnownFiles);
   }
   if (!has_class_files) return samples;
@@ -214,14 +216,14 @@ std::vector<SampleFiles> ListPlain(const fs::path& folder) {
     Fail(ErrorCode::kInvalidArgument,
          "folder '{}' is mixed: it holds '{}' beside subfolders with such files; expected all in "
          "one folder or one subfolder a class",
-         folder.string(), samples[0].name);
+         PathText(folder), samples[0].name);
   }
   for (size_t i = 0; i < classes.size(); ++i) {
     if (class_files[i].empty()) {
       // Leaving it out would shift the index of every class after it.
       Fail(ErrorCode::kInvalidArgument,
            "class folder '{}' holds no {}; remove it or name the classes in a CSV",
-           classes[i].string(), kKnownFiles);
+           PathText(classes[i]), kKnownFiles);
     }
     for (const fs::path& file : class_files[i]) {
       samples.push_back(
@@ -235,7 +237,7 @@ std::vector<SampleFiles> ListPlain(const fs::path& folder) {
 std::vector<fs::path> InputFolders(const SourceOptions& options) {
   std::vector<fs::path> folders;
   for (const std::string& name : options.input_names) {
-    const fs::path folder = options.folder / name;
+    const fs::path folder = options.folder / PathOf(name);
     if (name.empty() || !IsFolder(folder)) return {};
     folders.push_back(folder);
   }
@@ -247,11 +249,11 @@ std::vector<fs::path> InputFolders(const SourceOptions& options) {
 FolderListing ListFolder(const SourceOptions& options) {
   std::error_code ignored;
   if (!fs::exists(options.folder, ignored)) {
-    Fail(ErrorCode::kIo, "data folder '{}' not found", options.folder.string());
+    Fail(ErrorCode::kIo, "data folder '{}' not found", PathText(options.folder));
   }
   if (!fs::is_directory(options.folder, ignored)) {
     Fail(ErrorCode::kInvalidArgument, "'{}' is a file, expected a folder of samples",
-         options.folder.string());
+         PathText(options.folder));
   }
   FolderListing listing;
   const std::vector<fs::path> input_folders = InputFolders(options);
@@ -272,7 +274,7 @@ FolderListing ListFolder(const SourceOptions& options) {
     Fail(ErrorCode::kInvalidArgument,
          "folder '{}' holds one file a sample, but the model has {} inputs ({}); give .npz files "
          "with a member for each, or one subfolder for each input name",
-         options.folder.string(), num_inputs, Join(options.input_names, ", "));
+         PathText(options.folder), num_inputs, Join(options.input_names, ", "));
   }
   return listing;
 }
@@ -291,7 +293,7 @@ std::unique_ptr<Source> OpenSource(const SourceOptions& options) {
     Fail(ErrorCode::kInvalidArgument,
          "folder '{}' holds photos, but it is not said how they become tensors; give image "
          "options, for example resize=256,crop=224,mean=0.485/0.456/0.406,std=0.229/0.224/0.225",
-         options.folder.string());
+         PathText(options.folder));
   }
   return MakePhotoSource(std::move(listing), options);
 }

@@ -8,6 +8,7 @@
 
 #include "base/atomic_file.h"
 #include "base/error.h"
+#include "base/paths.h"
 #include "base/text.h"
 
 namespace bitpress::data {
@@ -135,7 +136,7 @@ std::vector<LabelledFile> ParseLabels(std::string_view text, std::string_view wh
 }
 
 std::vector<LabelledFile> LoadLabels(const std::filesystem::path& csv) {
-  return ParseLabels(ReadFile(csv), csv.string());
+  return ParseLabels(ReadFile(csv), PathText(csv));
 }
 
 }  // namespace bitpress::data

@@ -9,15 +9,17 @@
 
 #include "base/check.h"
 #include "base/error.h"
+#include "base/paths.h"
+#include "base/system_error.h"
 
 namespace bitpress::data {
 namespace {
 
 std::ifstream OpenForReading(const std::filesystem::path& path) {
-  std::ifstream file(path, std::ios::binary);
+  std::ifstream file(SystemPath(path), std::ios::binary);
   if (!file) {
-    Fail(ErrorCode::kIo, "cannot read '{}': {}", path.string(),
-         std::generic_category().message(errno));
+    Fail(ErrorCode::kIo, "cannot read '{}': {}", PathText(path),
+         ErrorText({errno, std::generic_category()}));
   }
   return file;
 }
@@ -61,8 +63,8 @@ NpyFile::NpyFile(std::filesystem::path path) : path_(std::move(path)) {
   std::ifstream file = OpenForReading(path_);
   std::error_code error;
   const uintmax_t num_bytes = std::filesystem::file_size(path_, error);
-  if (error) Fail(ErrorCode::kIo, "cannot read '{}': {}", path_.string(), error.message());
-  header_ = WithContext(path_.string(), [&] {
+  if (error) Fail(ErrorCode::kIo, "cannot read '{}': {}", PathText(path_), ErrorText(error));
+  header_ = WithContext(PathText(path_), [&] {
     return ReadNpyHeader([&](void* target, size_t count) { ReadExactly(file, target, count); },
                          num_bytes);
   });
@@ -73,7 +75,8 @@ Tensor NpyFile::Read() const {
   result.bytes.resize(NumBytes(result.type, result.num_elements()));
   std::ifstream file = OpenForReading(path_);
   file.seekg(static_cast<std::streamoff>(header_.num_header_bytes));
-  WithContext(path_.string(), [&] { ReadExactly(file, result.bytes.data(), result.bytes.size()); });
+  WithContext(PathText(path_),
+              [&] { ReadExactly(file, result.bytes.data(), result.bytes.size()); });
   return header_.is_fortran_order ? FromFortranOrder(result) : result;
 }
 
@@ -90,7 +93,7 @@ std::vector<std::byte> NpyFile::ReadBytes(uint64_t first, uint64_t count) {
   }
   std::ifstream file = OpenForReading(path_);
   file.seekg(static_cast<std::streamoff>(header_.num_header_bytes + first));
-  WithContext(path_.string(), [&] { ReadExactly(file, bytes.data(), bytes.size()); });
+  WithContext(PathText(path_), [&] { ReadExactly(file, bytes.data(), bytes.size()); });
   return bytes;
 }
 

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/paths.h"
 #include "data/npy.h"
 
 namespace bitpress::data {
@@ -98,9 +99,9 @@ struct NpzFile::Impl {
 };
 
 NpzFile::NpzFile(const std::filesystem::path& path) : impl_(std::make_unique<Impl>()) {
-  impl_->path = path.string();
+  impl_->path = PathText(path);
   int code = 0;
-  impl_->zip = zip_open(path.c_str(), ZIP_RDONLY, &code);
+  impl_->zip = zip_open(PathText(path).c_str(), ZIP_RDONLY, &code);
   if (impl_->zip == nullptr) {
     zip_error_t error;
     zip_error_init_with_code(&error, code);
@@ -109,7 +110,7 @@ NpzFile::NpzFile(const std::filesystem::path& path) : impl_(std::make_unique<Imp
     Fail(code == ZIP_ER_NOENT || code == ZIP_ER_OPEN || code == ZIP_ER_READ
              ? ErrorCode::kIo
              : ErrorCode::kInvalidArgument,
-         "cannot read '{}' as .npz: {}", path.string(), message);
+         "cannot read '{}' as .npz: {}", PathText(path), message);
   }
   impl_->List();
 }

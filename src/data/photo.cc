@@ -8,6 +8,7 @@
 
 #include "base/atomic_file.h"
 #include "base/error.h"
+#include "base/paths.h"
 
 namespace bitpress::data {
 namespace {
@@ -89,10 +90,10 @@ Tensor LoadPhoto(const std::filesystem::path& path, const ImageSpec& spec) {
   std::error_code ignored;
   const uintmax_t num_bytes = std::filesystem::file_size(path, ignored);
   if (!ignored && num_bytes > kMaxFileBytes) {
-    Fail(ErrorCode::kInvalidArgument, "{}: the file is too large for a photo", path.string());
+    Fail(ErrorCode::kInvalidArgument, "{}: the file is too large for a photo", PathText(path));
   }
   const std::string bytes = ReadFile(path);
-  return WithContext(path.string(), [&] { return PhotoToTensor(DecodePhoto(bytes), spec); });
+  return WithContext(PathText(path), [&] { return PhotoToTensor(DecodePhoto(bytes), spec); });
 }
 
 }  // namespace bitpress::data

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/paths.h"
 #include "data/npy.h"
 
 namespace bitpress::data {
@@ -50,7 +51,7 @@ class TokenSource : public Source {
         suffix_(options.tokens->suffix),
         keeps_failures_(options.keeps_failures) {
     const NpyHeader& header = file_.header();
-    const std::string path = options.tokens->file.string();
+    const std::string path = PathText(options.tokens->file);
     if (header.dims.empty() || header.dims.size() > 2) {
       Fail(ErrorCode::kInvalidArgument,
            "{}: the array has {} dimensions, expected token ids as [tokens] or [texts, tokens]",
@@ -86,7 +87,7 @@ class TokenSource : public Source {
            path, num_samples_, batch);
     }
     Select(options.shard);
-    name_ = options.tokens->file.filename().string();
+    name_ = PathText(options.tokens->file.filename());
   }
 
   size_t num_samples() const override { return num_samples_; }

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <csignal>
 #include <nlohmann/json.hpp>
 #include <string_view>
 #include <system_error>
@@ -15,6 +14,7 @@
 #include "base/error.h"
 #include "base/fields_json.h"
 #include "base/messages.h"
+#include "base/paths.h"
 #include "base/scratch_folder.h"
 #include "base/text.h"
 #include "base/version.h"
@@ -94,18 +94,18 @@ std::string LastWords(const fs::path& folder) {
 // Returns the outcome of a child that ended without an answer. Throws Error(kRuntime) if the user
 // ended it.
 CheckOutcome WithoutAnswer(const ChildEnd& end, const fs::path& folder) {
-  if (end.signal == SIGKILL) {
+  if (end.kind == ChildEnd::Kind::kKill) {
     return {std::nullopt,
             "the system or a user ended the check with signal 9; the system does so when memory is "
             "short"};
   }
-  if (end.signal == SIGINT || end.signal == SIGTERM || end.signal == SIGHUP) {
-    Fail(ErrorCode::kRuntime, "the check was interrupted by {}", end.Describe());
+  if (end.kind == ChildEnd::Kind::kInterrupt) {
+    Fail(ErrorCode::kRuntime, "the check was interrupted by {}", end.how);
   }
   const std::string stage = TextIn(folder / kStage);
   TargetReport report;
   report.runtime = "ONNX Runtime";
-  report.crash = end.Describe();
+  report.crash = end.how;
   report.error =
       fmt::format("{} ended with {}{}", stage.empty() ? "the process that checks" : stage,
                   report.crash, LastWords(folder));
@@ -125,12 +125,12 @@ Json Answer(const fs::path& folder, const Json& request) {
   if (memory) LimitMemory(*memory);
   const std::vector<std::vector<Tensor>> samples = SamplesIn(folder / kSamples);
   for (const Json& path : request.at("operator_libraries")) {
-    runtime::UseOperatorLibrary(path.get<std::string>());
+    runtime::UseOperatorLibrary(PathOf(path.get<std::string>()));
   }
   CheckTargetOptions options;
   options.is_described = request.at("is_described").get<bool>();
   options.are_made_up = request.at("are_made_up").get<bool>();
-  options.given = request.at("given").get<std::string>();
+  options.given = PathOf(request.at("given").get<std::string>());
   options.wanted_db = request.at("wanted_db").get<double>();
   options.on_checked = [&](const TargetReport& report) {
     Tell(folder / kAnswer, Dump(FieldsToJson(report, NonFinite::kText)));
@@ -138,7 +138,7 @@ Json Answer(const fs::path& folder, const Json& request) {
   options.on_stage = [&](std::string_view stage) { Tell(folder / kStage, stage); };
   try {
     const TargetReport report =
-        CheckTarget(request.at("model").get<std::string>(), samples, options);
+        CheckTarget(PathOf(request.at("model").get<std::string>()), samples, options);
     if (!memory || !IsLackOfMemory(report.error)) return FieldsToJson(report, NonFinite::kText);
   } catch (const std::bad_alloc&) {
   }
@@ -162,11 +162,11 @@ CheckOutcome CheckInSubprocess(const CheckRequest& request) {
   }
   const ScratchFolder folder;
   std::vector<std::string> libraries;
-  for (const fs::path& path : runtime::UsedOperatorLibraries()) libraries.push_back(path.string());
+  for (const fs::path& path : runtime::UsedOperatorLibraries()) libraries.push_back(PathText(path));
   Tell(folder.path() / kRequest, Dump({{"version", Version()},
                                        {"parent", ProcessNumber()},
-                                       {"model", request.model.string()},
-                                       {"given", request.given.string()},
+                                       {"model", PathText(request.model)},
+                                       {"given", PathText(request.given)},
                                        {"wanted_db", request.wanted_db},
                                        {"operator_libraries", libraries},
                                        {"are_made_up", request.are_made_up},
@@ -174,10 +174,10 @@ CheckOutcome CheckInSubprocess(const CheckRequest& request) {
   TellSamples(folder.path() / kSamples, request.samples);
   std::vector<std::pair<std::string, std::string>> environment;
   if (const fs::path library = runtime::ChosenOrtLibrary(); !library.empty()) {
-    environment.emplace_back("BITPRESS_ONNXRUNTIME", library.string());
+    environment.emplace_back("BITPRESS_ONNXRUNTIME", PathText(library));
   }
   const ChildEnd end =
-      RunProgram(program, {kCheckWord, folder.path().string()}, environment, folder.path() / kLog);
+      RunProgram(program, {kCheckWord, PathText(folder.path())}, environment, folder.path() / kLog);
   std::error_code error;
   if (!fs::exists(folder.path() / kAnswer, error)) return WithoutAnswer(end, folder.path());
   const Json answer = Json::parse(ReadFile(folder.path() / kAnswer));
@@ -191,7 +191,7 @@ void AnswerCheck(const fs::path& folder) {
     Fail(ErrorCode::kInvalidArgument,
          "'{}' holds no request of Bitpress {}; the program and the library that starts it must be "
          "of one version",
-         folder.string(), Version());
+         PathText(folder), Version());
   }
   EndWithParent(request.at("parent").get<int64_t>());
   Json answer;

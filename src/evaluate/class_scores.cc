@@ -3,6 +3,7 @@
 #include <cstdint>
 
 #include "base/error.h"
+#include "base/paths.h"
 #include "evaluate/metrics.h"
 
 namespace bitpress::evaluate {
@@ -27,7 +28,7 @@ std::optional<size_t> FindClassOutput(const Contender& model, const std::vector<
   if (name.empty()) return std::nullopt;
   std::vector<std::string> names;
   for (const auto& description : descriptions) names.push_back(description.name);
-  Fail(ErrorCode::kInvalidArgument, "{} has no output '{}'; it has: {}", model.path().string(),
+  Fail(ErrorCode::kInvalidArgument, "{} has no output '{}'; it has: {}", PathText(model.path()),
        name, fmt::join(names, ", "));
 }
 

@@ -5,6 +5,7 @@
 
 #include "base/available_memory.h"
 #include "base/error.h"
+#include "base/paths.h"
 #include "ops/batch.h"
 
 namespace bitpress::evaluate {
@@ -30,7 +31,7 @@ Contender::Contender(std::filesystem::path path, const std::filesystem::path& fi
     : path_(std::move(path)),
       session_(Measure(load_ms_, memory_bytes_, [&] { return runtime::Session(file, options); })) {
   if (session_.inputs().empty()) {
-    Fail(ErrorCode::kInvalidModel, "{}: the model has no input to evaluate", path_.string());
+    Fail(ErrorCode::kInvalidModel, "{}: the model has no input to evaluate", PathText(path_));
   }
 }
 
@@ -53,7 +54,7 @@ void Contender::WarmUp(const std::vector<Tensor>& batch) {
 
 double Contender::RunUncounted(const std::vector<Tensor>& batch) {
   double run_ms = 0;
-  WithContext(path_.string(), [&] {
+  WithContext(PathText(path_), [&] {
     const bool takes_all = TakesAllInOrder(batch.size());
     std::vector<Tensor> taken;
     if (!takes_all) {

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/paths.h"
 #include "evaluate/batches.h"
 #include "evaluate/class_scores.h"
 #include "evaluate/contender.h"
@@ -114,7 +115,7 @@ class Evaluator::Impl {
     if (fixed_batch_size_ > 0 && size > 0 && fixed_batch_size_ != size) {
       Fail(ErrorCode::kInvalidArgument,
            "{} takes batches of {}, its reference {} batches of {}: they cannot be compared",
-           model_.path().string(), fixed_batch_size_, reference_->path().string(), size);
+           PathText(model_.path()), fixed_batch_size_, PathText(reference_->path()), size);
     }
     fixed_batch_size_ = std::max(fixed_batch_size_, size);
   }
@@ -263,10 +264,10 @@ class Evaluator::Impl {
 
   // Adds what is known at the end.
   void FinishState() {
-    counted_.state.model.name = options_.model.filename().string();
+    counted_.state.model.name = PathText(options_.model.filename());
     counted_.state.model.file_bytes = file_bytes_;
     if (reference_) {
-      counted_.state.reference.name = options_.reference.filename().string();
+      counted_.state.reference.name = PathText(options_.reference.filename());
       counted_.state.reference.file_bytes = reference_bytes_;
     }
     counted_.state.processor = processor_.processor;

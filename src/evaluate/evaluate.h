@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "base/fields.h"
+#include "base/paths.h"
 #include "bitpress/progress.h"
 #include "data/source.h"
 #include "data/token_inputs.h"
@@ -118,7 +119,7 @@ constexpr auto FieldsOf(const EvaluationReport*) {
   return std::tuple(
       Field{"model", &Report::model},
       ComputedField{"reference",
-                    [=](const Report& report) { return text(report.reference.string()); }},
+                    [=](const Report& report) { return text(PathText(report.reference)); }},
       Field{"num_samples", &Report::num_samples},
       Field{"left_out", &Report::left_out,
             "Names of the samples that were left out because they failed."},

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/paths.h"
 #include "finetune/gather.h"
 #include "finetune/journal_key.h"
 #include "finetune/network_parts.h"
@@ -86,12 +87,12 @@ void CheckFits(const MomentsReader& file, const Model& model, const std::string&
     Fail(ErrorCode::kInvalidArgument,
          "the moments '{}' were gathered from another model ('{}') or with another configuration "
          "or version ({}; this is {}): gather them with the same arguments",
-         path.string(), origin.model_name, origin.key, key);
+         PathText(path), origin.model_name, origin.key, key);
   }
   if (!origin.IsWhole()) {
     Fail(ErrorCode::kInvalidArgument,
          "the moments '{}' have {} of {} samples: merge the files of all parts first",
-         path.string(), origin.num_runs(),
+         PathText(path), origin.num_runs(),
          origin.num_runs_of_all > 0 ? std::to_string(origin.num_runs_of_all) : "more");
   }
 }

@@ -10,6 +10,7 @@
 #include "base/atomic_file.h"
 #include "base/byte_stream.h"
 #include "base/error.h"
+#include "base/paths.h"
 #include "ops/operator_traits.h"
 
 namespace bitpress::finetune {
@@ -133,7 +134,7 @@ std::string ReadHeader(std::ifstream& file, const std::filesystem::path& path) {
   std::getline(file, magic);
   std::getline(file, key);
   if (!file || magic + "\n" != kMagic) {
-    Fail(ErrorCode::kInvalidArgument, "'{}': this is no {} of this version", path.string(), kKind);
+    Fail(ErrorCode::kInvalidArgument, "'{}': this is no {} of this version", PathText(path), kKind);
   }
   return magic + "\n" + key + "\n";
 }
@@ -141,7 +142,7 @@ std::string ReadHeader(std::ifstream& file, const std::filesystem::path& path) {
 }  // namespace
 
 bool IsLearningJournal(const std::filesystem::path& path) {
-  std::ifstream file(path, std::ios::binary);
+  std::ifstream file(SystemPath(path), std::ios::binary);
   return ReadBytes(file, kStart.size()) == kStart;
 }
 
@@ -151,8 +152,8 @@ size_t MergeLearningJournals(std::span<const std::filesystem::path> paths,
   std::string header;
   std::set<std::string> layers;
   for (const std::filesystem::path& path : paths) {
-    std::ifstream file(path, std::ios::binary);
-    if (!file) Fail(ErrorCode::kIo, "cannot read '{}'", path.string());
+    std::ifstream file(SystemPath(path), std::ios::binary);
+    if (!file) Fail(ErrorCode::kIo, "cannot read '{}'", PathText(path));
     const std::string found = ReadHeader(file, path);
     if (header.empty()) {
       header = found;
@@ -161,12 +162,12 @@ size_t MergeLearningJournals(std::span<const std::filesystem::path> paths,
     if (found != header) {
       Fail(ErrorCode::kInvalidArgument,
            "'{}' and '{}': they are of different models, samples, configurations or versions",
-           paths[0].string(), path.string());
+           PathText(paths[0]), PathText(path));
     }
     uintmax_t end = header.size();
     while (const std::optional<std::string> record = ReadRecord(file)) {
       end += kRecordHead + record->size();
-      const std::string layer = WithContext(fmt::format("'{}'", path.string()),
+      const std::string layer = WithContext(fmt::format("'{}'", PathText(path)),
                                             [&] { return FromBytes(*record).report.weight; });
       if (!layers.insert(layer).second) continue;
       merged.Write(HeadOf(*record));
@@ -175,7 +176,7 @@ size_t MergeLearningJournals(std::span<const std::filesystem::path> paths,
     if (end != std::filesystem::file_size(path)) {
       Fail(ErrorCode::kInvalidArgument,
            "'{}': it ends within a record: the process that wrote it was stopped, start it again",
-           path.string());
+           PathText(path));
     }
   }
   merged.Commit();
@@ -209,12 +210,12 @@ LearningJournal::LearningJournal(std::filesystem::path path, const std::string& 
   if (path_.empty()) return;
   Read(fmt::format("{}{}\n", kMagic, key));
   file_.open(path_, std::ios::binary | std::ios::app);
-  if (!file_) Fail(ErrorCode::kIo, "cannot write the journal '{}'", path_.string());
+  if (!file_) Fail(ErrorCode::kIo, "cannot write the journal '{}'", PathText(path_));
 }
 
 void LearningJournal::Read(const std::string& header) {
   std::error_code error;
-  std::ifstream file(path_, std::ios::binary);
+  std::ifstream file(SystemPath(path_), std::ios::binary);
   if (ReadBytes(file, header.size()) == header) {
     uintmax_t end = header.size();
     while (const std::optional<std::string> record = ReadRecord(file)) {
@@ -230,19 +231,19 @@ void LearningJournal::Read(const std::string& header) {
     if (!error) return;
     found_.clear();
   }
-  std::ofstream anew(path_, std::ios::binary | std::ios::trunc);
+  std::ofstream anew(SystemPath(path_), std::ios::binary | std::ios::trunc);
   anew << header;
-  if (!anew.flush()) Fail(ErrorCode::kIo, "cannot write the journal '{}'", path_.string());
+  if (!anew.flush()) Fail(ErrorCode::kIo, "cannot write the journal '{}'", PathText(path_));
 }
 
 std::optional<LearnedLayer> LearningJournal::Find(const std::string& weight) const {
   const auto found = found_.find(weight);
   if (found == found_.end()) return std::nullopt;
-  std::ifstream file(path_, std::ios::binary);
+  std::ifstream file(SystemPath(path_), std::ios::binary);
   file.seekg(static_cast<std::streamoff>(found->second.begin));
   const std::string record = ReadBytes(file, found->second.length);
   if (record.size() != found->second.length) {
-    Fail(ErrorCode::kIo, "cannot read the journal '{}'", path_.string());
+    Fail(ErrorCode::kIo, "cannot read the journal '{}'", PathText(path_));
   }
   return FromBytes(record);
 }
@@ -253,7 +254,7 @@ void LearningJournal::Add(const LearnedLayer& layer) {
   constexpr uint64_t kMost = UINT32_MAX;
   if (record.size() > kMost) return;  // a later run learns the layer again
   file_ << HeadOf(record) << record;
-  if (!file_.flush()) Fail(ErrorCode::kIo, "cannot write the journal '{}'", path_.string());
+  if (!file_.flush()) Fail(ErrorCode::kIo, "cannot write the journal '{}'", PathText(path_));
 }
 
 }  // namespace bitpress::finetune

@@ -7,6 +7,7 @@
 
 #include "base/byte_stream.h"
 #include "base/error.h"
+#include "base/paths.h"
 #include "base/version.h"
 
 namespace bitpress::finetune {
@@ -136,7 +137,7 @@ uint64_t MomentsWriter::Commit(const MomentsOrigin& origin) {
   return size_ + length + kTailBytes;
 }
 
-MomentsReader::MomentsReader(const std::filesystem::path& path) : name_(path.string()) {
+MomentsReader::MomentsReader(const std::filesystem::path& path) : name_(PathText(path)) {
   auto file = std::make_unique<std::ifstream>(path, std::ios::binary);
   if (!*file) Fail(ErrorCode::kIo, "cannot read '{}'", name_);
   file_ = std::move(file);
@@ -289,7 +290,7 @@ MomentsOrigin MergeMoments(std::span<const std::filesystem::path> paths,
   MomentsOrigin origin = first.origin();
   for (const std::filesystem::path& path : paths.subspan(1)) {
     const MomentsReader reader(path);
-    WithContext(fmt::format("'{}' and '{}'", paths[0].string(), path.string()), [&] {
+    WithContext(fmt::format("'{}' and '{}'", PathText(paths[0]), PathText(path)), [&] {
       origin.Merge(reader.origin());
       if (reader.entries() != first.entries()) {
         Fail(ErrorCode::kInvalidArgument, "they have the moments of different layers");
@@ -308,7 +309,7 @@ MomentsOrigin MergeMoments(std::span<const std::filesystem::path> paths,
       const std::filesystem::path& path = paths[i % paths.size()];
       Part part{MomentsReader(path), ""};
       if (part.reader.entries() != first.entries()) {
-        Fail(ErrorCode::kInvalidArgument, "'{}' was changed while it was read", path.string());
+        Fail(ErrorCode::kInvalidArgument, "'{}' was changed while it was read", PathText(path));
       }
       part.bytes = part.reader.Read(i / paths.size(), std::move(bytes));
       return part;

@@ -1,12 +1,8 @@
 #include "graph/external_data.h"
 
-#include <fcntl.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <cerrno>
+#include <array>
+#include <cctype>
 #include <charconv>
 #include <cstring>
 #include <optional>
@@ -15,6 +11,10 @@
 
 #include "base/error.h"
 #include "base/mapped_memory.h"
+#include "base/paths.h"
+#include "base/system_error.h"
+#include "base/system_files.h"
+#include "base/text.h"
 #include "graph/tensor_proto.h"
 
 namespace bitpress::graph {
@@ -48,16 +48,47 @@ bool IsInside(const fs::path& path, const fs::path& folder) {
   return in_folder == folder.end() && in_path != path.end();
 }
 
+// Returns whether a part of a path is a device of Windows, which stands in every folder.
+bool IsDevice(std::string_view part) {
+  constexpr std::array<std::string_view, 6> kDevices{"aux",     "con", "conin$",
+                                                     "conout$", "nul", "prn"};
+  const std::string name = ToLower(part);
+  const bool is_port = name.size() == 4 && (name.starts_with("com") || name.starts_with("lpt")) &&
+                       name[3] >= '0' && name[3] <= '9';
+  return is_port || IsOneOf(name, kDevices);
+}
+
+// Returns whether a location stays inside the folder for readers on every system: on Windows a
+// backslash divides as well, there are drives, and dots and spaces at the end of a name count for
+// nothing. The file of one system must not be a trap on another.
+bool StaysInside(std::string_view location) {
+  const bool has_drive = location.size() > 1 && location[1] == ':' &&
+                         std::isalpha(static_cast<unsigned char>(location[0])) != 0;
+  if (location.empty() || location.find('\0') != std::string_view::npos || has_drive ||
+      location[0] == '/' || location[0] == '\\') {
+    return false;
+  }
+  std::string slashes(location);
+  std::ranges::replace(slashes, '\\', '/');
+  int depth = 0;
+  for (const std::string& part : Split(slashes, '/')) {
+    if (part.empty() || part == ".") continue;
+    const bool is_up = part.find_first_not_of(". ") == std::string::npos;
+    depth += is_up ? -1 : 1;
+    if (depth < 0 || (is_up && part != "..") || IsDevice(part)) return false;
+  }
+  return depth > 0;
+}
+
 // Returns the real path of `location`. It follows symbolic links before it decides whether the path
 // is inside the folder, because a link may point elsewhere.
 fs::path ResolveLocation(const fs::path& folder, const std::string& location,
                          const std::string& tensor) {
-  const fs::path relative = fs::path(location).lexically_normal();
-  const bool is_plain = !location.empty() && location.find('\0') == std::string::npos;
-  if (!is_plain || relative.is_absolute() || *relative.begin() == "..") {
+  const fs::path relative = PathOf(location).lexically_normal();
+  if (!StaysInside(location) || relative.is_absolute() || *relative.begin() == "..") {
     Fail(ErrorCode::kInvalidModel,
          "tensor '{}': its external data is in '{}', expected a relative path inside the model's "
-         "folder",
+         "folder, on Windows too",
          tensor, location.substr(0, location.find('\0')));
   }
   std::error_code code;
@@ -65,59 +96,35 @@ fs::path ResolveLocation(const fs::path& folder, const std::string& location,
   const fs::path path = code ? fs::path() : fs::canonical(base / relative, code);
   if (code) {
     Fail(ErrorCode::kIo, "cannot read '{}', the external data of tensor '{}': {}",
-         (folder / relative).string(), tensor, code.message());
+         PathText(folder / relative), tensor, ErrorText(code));
   }
   if (!IsInside(path, base)) {
     Fail(ErrorCode::kInvalidModel,
          "tensor '{}': its external data '{}' is a link that leaves the model's folder; copy the "
          "file '{}' beside the model",
-         tensor, location, path.string());
+         tensor, location, PathText(path));
   }
   return path;
 }
 
 }  // namespace
 
-struct ExternalDataReader::MappedFile {
-  MappedFile() = default;
-  MappedFile(const MappedFile&) = delete;
-  MappedFile& operator=(const MappedFile&) = delete;
-  ~MappedFile() {
-    if (!bytes.empty()) ::munmap(const_cast<std::byte*>(bytes.data()), bytes.size());
-  }
-  std::span<const std::byte> bytes;
-};
-
-std::shared_ptr<const ExternalDataReader::MappedFile> ExternalDataReader::Open(
-    const std::string& location, const std::string& tensor) {
+std::shared_ptr<const MappedFile> ExternalDataReader::Open(const std::string& location,
+                                                           const std::string& tensor) {
   auto& slot = files_[location];
   if (slot) return slot;
   const fs::path path = ResolveLocation(folder_, location, tensor);
   const auto fail = [&](std::string_view why) {
-    Fail(ErrorCode::kIo, "cannot read '{}', the external data of tensor '{}': {}", path.string(),
+    Fail(ErrorCode::kIo, "cannot read '{}', the external data of tensor '{}': {}", PathText(path),
          tensor, why);
   };
-  // O_NONBLOCK does not wait for a writer if the file is a pipe.
-  const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
-  if (descriptor < 0) fail(std::strerror(errno));
-  struct stat info {};
-  const int stat_result = ::fstat(descriptor, &info);
-  if (stat_result != 0 || !S_ISREG(info.st_mode)) {
-    ::close(descriptor);
-    fail("not a regular file");
-  }
-  auto file = std::make_shared<MappedFile>();
-  if (info.st_size > 0) {
-    const auto size = static_cast<size_t>(info.st_size);
-    void* memory = ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, descriptor, 0);
-    const int code = errno;
-    ::close(descriptor);
-    if (memory == MAP_FAILED) fail(std::strerror(code));
-    file->bytes = {static_cast<const std::byte*>(memory), size};
-    file_bytes_ += size;
-  } else {
-    ::close(descriptor);
-  }
+  std::error_code error;
+  const SystemFile opened(path, SystemFile::Use::kReadRegular, error);
+  if (error) fail(ErrorText(error));
+  if (opened.kind() != SystemFile::Kind::kRegular) fail("not a regular file");
+  auto file = std::make_shared<MappedFile>(opened, error);
+  if (error) fail(ErrorText(error));
+  file_bytes_ += file->bytes().size();
   slot = std::move(file);
   return slot;
 }
@@ -140,13 +147,13 @@ TensorStorage ExternalDataReader::Read(const onnx::TensorProto& tensor) {
          tensor.name(), length, DescribeType(tensor), expected);
   }
   const std::shared_ptr<const MappedFile> file = Open(location, tensor.name());
-  if (offset > file->bytes.size() || length > file->bytes.size() - offset) {
+  if (offset > file->bytes().size() || length > file->bytes().size() - offset) {
     Fail(ErrorCode::kInvalidModel,
          "tensor '{}': its external data are {} bytes at offset {} of '{}', which has only {} "
          "bytes",
-         tensor.name(), length, offset, location, file->bytes.size());
+         tensor.name(), length, offset, location, file->bytes().size());
   }
-  TensorStorage storage{file, file->bytes.subspan(offset, length), true};
+  TensorStorage storage{file, file->bytes().subspan(offset, length), true};
   const size_t alignment = std::clamp<size_t>(ElementBits(TypeOf(tensor)) / 8, 1, 8);
   if (offset % alignment != 0) {
     auto copy =

@@ -9,6 +9,7 @@
 #include <span>
 #include <string>
 
+#include "base/mapped_memory.h"
 #include "onnx/onnx_pb.h"
 
 namespace bitpress::graph {
@@ -35,7 +36,6 @@ class ExternalDataReader {
   uint64_t file_bytes() const { return file_bytes_; }  // size of the files that were read so far
 
  private:
-  struct MappedFile;
   std::shared_ptr<const MappedFile> Open(const std::string& location, const std::string& tensor);
 
   std::filesystem::path folder_;

@@ -1,17 +1,14 @@
 // The loading of a model, from bytes to a checked model: parse, bring to one form, verify the data
 // of every tensor, sort, check, index.
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <cerrno>
 #include <cstring>
 
 #include "base/error.h"
+#include "base/paths.h"
+#include "base/system_error.h"
+#include "base/system_files.h"
 #include "base/text.h"
 #include "base/version.h"
-#include "google/protobuf/io/zero_copy_stream_impl.h"
 #include "google/protobuf/io/zero_copy_stream_impl_lite.h"
 #include "google/protobuf/stubs/logging.h"
 #include "graph/model_impl.h"
@@ -168,6 +165,15 @@ void RefuseOrtFormat(std::string_view begin) {
        "the .onnx file that it was made of");
 }
 
+// Returns the first bytes of a stream, which are read again then.
+std::string BeginOf(io::ZeroCopyInputStream& stream) {
+  const void* data = nullptr;
+  int size = 0;
+  if (!stream.Next(&data, &size)) return "";
+  stream.BackUp(size);
+  return std::string(static_cast<const char*>(data), static_cast<size_t>(std::min(size, 8)));
+}
+
 std::unique_ptr<ModelImpl> Build(io::ZeroCopyInputStream& stream, const fs::path& folder) {
   // Damaged input is reported by an exception, not on the standard error output.
   const google::protobuf::LogSilencer silencer;
@@ -194,11 +200,14 @@ std::unique_ptr<ModelImpl> Build(io::ZeroCopyInputStream& stream, const fs::path
   return impl;
 }
 
-// A guard that closes the file at the end of a scope.
-struct Descriptor {
-  int value;
-  ~Descriptor() {
-    if (value >= 0) ::close(value);
+// The file as protobuf reads it, which does not hand on why it ends.
+struct FileStream : io::CopyingInputStream {
+  SystemFile file;
+  std::error_code error;
+
+  int Read(void* buffer, int size) override {
+    const size_t count = file.Read(buffer, static_cast<size_t>(size), error);
+    return error ? -1 : static_cast<int>(count);
   }
 };
 
@@ -206,34 +215,33 @@ struct Descriptor {
 
 Model Model::Load(const fs::path& path) {
   const auto fail = [&](std::string_view why) {
-    Fail(ErrorCode::kIo, "cannot read '{}': {}", path.string(), why);
+    Fail(ErrorCode::kIo, "cannot read '{}': {}", PathText(path), why);
   };
-  const Descriptor file{::open(path.c_str(), O_RDONLY | O_CLOEXEC)};
-  struct stat info {};
-  if (file.value < 0 || ::fstat(file.value, &info) != 0) fail(std::strerror(errno));
-  if (S_ISDIR(info.st_mode)) fail("it is a folder");
-  return WithContext(fmt::format("model '{}'", path.string()), [&] {
-    constexpr int64_t kMost = std::numeric_limits<int32_t>::max();
-    if (info.st_size > kMost) {
+  FileStream file;
+  file.file = SystemFile(path, SystemFile::Use::kRead, file.error);
+  if (file.error) fail(ErrorText(file.error));
+  if (file.file.kind() == SystemFile::Kind::kFolder) fail("it is a folder");
+  const uint64_t num_bytes = file.file.num_bytes();
+  return WithContext(fmt::format("model '{}'", PathText(path)), [&] {
+    constexpr uint64_t kMost = std::numeric_limits<int32_t>::max();
+    if (num_bytes > kMost) {
       Fail(ErrorCode::kInvalidModel,
            "the file has {}, but a protobuf message at most 2 GB; larger models keep their "
            "initializers in external data",
-           HumanBytes(static_cast<uint64_t>(info.st_size)));
+           HumanBytes(num_bytes));
     }
-    char begin[8] = {};
-    const ssize_t num_read = ::pread(file.value, begin, sizeof(begin), 0);
-    RefuseOrtFormat({begin, static_cast<size_t>(std::max<ssize_t>(num_read, 0))});
     const fs::path folder = path.has_parent_path() ? path.parent_path() : ".";
     constexpr int kBlockBytes = 1 << 18;
-    io::FileInputStream stream(file.value, kBlockBytes);
+    io::CopyingInputStreamAdaptor stream(&file, kBlockBytes);
     try {
+      RefuseOrtFormat(BeginOf(stream));
       std::unique_ptr<ModelImpl> impl =
           TranslateErrors(ErrorCode::kInvalidModel, "not a valid ONNX model",
                           [&] { return Build(stream, folder); });
-      impl->file_bytes += static_cast<uint64_t>(info.st_size);
+      impl->file_bytes += num_bytes;
       return Model(std::move(impl));
     } catch (const Error&) {
-      if (stream.GetErrno() != 0) fail(std::strerror(stream.GetErrno()));
+      if (file.error) fail(ErrorText(file.error));
       throw;
     }
   });

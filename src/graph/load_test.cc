@@ -1,7 +1,5 @@
 // Tests of refused models and their errors: damaged files, wrong sizes, wrong graphs.
 #include <gtest/gtest.h>
-#include <sys/stat.h>
-
 #include <functional>
 
 #include "graph/own_domain.h"

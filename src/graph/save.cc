@@ -10,7 +10,9 @@
 #include "base/atomic_file.h"
 #include "base/error.h"
 #include "base/mapped_memory.h"
+#include "base/paths.h"
 #include "base/scratch_folder.h"
+#include "base/system_error.h"
 #include "base/text.h"
 #include "graph/model_impl.h"
 #include "graph/onnx_error.h"
@@ -247,7 +249,7 @@ std::string JoinPieces(const Encoded& encoded) {
 
 // Returns the names that data files of a model get, the first free one first.
 std::string DataFileName(const fs::path& path, size_t number) {
-  const std::string name = path.filename().string();
+  const std::string name = PathText(path.filename());
   return number == 0 ? name + ".data" : fmt::format("{}.{}.data", name, number);
 }
 
@@ -255,7 +257,7 @@ std::string FreeDataFileName(const fs::path& path) {
   for (size_t number = 0;; ++number) {
     std::string name = DataFileName(path, number);
     std::error_code ignored;
-    if (!fs::exists(fs::symlink_status(path.parent_path() / name, ignored))) return name;
+    if (!fs::exists(fs::symlink_status(path.parent_path() / PathOf(name), ignored))) return name;
   }
 }
 
@@ -267,7 +269,7 @@ bool IsDataOfAnother(const fs::path& data, const fs::path& model) {
   for (const fs::directory_entry& entry : fs::directory_iterator(folder, ignored)) {
     const fs::path& other = entry.path();
     if (other.extension() == ".onnx" && other.filename() != model.filename() &&
-        ExternalLocations(other).contains(data.filename().string())) {
+        ExternalLocations(other).contains(PathText(data.filename()))) {
       return true;
     }
   }
@@ -282,7 +284,7 @@ fs::path ReplacedDataFile(const fs::path& path) {
   constexpr size_t kMostTried = 100;
   for (size_t number = 0; number < kMostTried; ++number) {
     if (*locations.begin() != DataFileName(path, number)) continue;
-    const fs::path data = path.parent_path() / *locations.begin();
+    const fs::path data = path.parent_path() / PathOf(*locations.begin());
     return IsDataOfAnother(data, path) ? fs::path() : data;
   }
   return {};
@@ -293,7 +295,7 @@ std::string ReplacedDataNote(const fs::path& output) {
   if (data.empty()) return "";
   return fmt::format(
       "'{}', the data of the model that '{}' holds now, is removed when that is replaced",
-      data.string(), output.string());
+      PathText(data), PathText(output));
 }
 
 // The model's file, or a folder with the model and its data file. Both have their last names in the
@@ -314,7 +316,7 @@ struct StagedModel::Impl {
     { const AtomicFile probe(target); }  // before any work
     folder.emplace(target);
     readable = folder->path() / target.filename();
-    staged_data = folder->path() / data_name;
+    staged_data = folder->path() / PathOf(data_name);
     AtomicFile data(staged_data);
     num_bytes += WriteExternal(data, encoded.external);
     data.Commit(durability);
@@ -347,7 +349,7 @@ struct StagedModel::Impl {
   static void Rename(const fs::path& from, const fs::path& to) {
     std::error_code error;
     fs::rename(from, to, error);
-    if (error) Fail(ErrorCode::kIo, "cannot write '{}': {}", to.string(), error.message());
+    if (error) Fail(ErrorCode::kIo, "cannot write '{}': {}", PathText(to), ErrorText(error));
   }
 
   fs::path target;
@@ -362,7 +364,7 @@ struct StagedModel::Impl {
 
 StagedModel::StagedModel(const Model& model, const fs::path& path, ExternalData external_data,
                          Durability durability) {
-  TranslateOwnErrors(fmt::format("cannot write '{}'", path.string()), [&] {
+  TranslateOwnErrors(fmt::format("cannot write '{}'", PathText(path)), [&] {
     const ModelImpl& from = ModelAccess::Impl(model);
     const fs::path target = FollowLink(path);  // the files stand there
     const std::string data_file = FreeDataFileName(target);

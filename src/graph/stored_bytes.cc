@@ -6,6 +6,8 @@
 #include <system_error>
 
 #include "base/error.h"
+#include "base/paths.h"
+#include "base/system_error.h"
 #include "google/protobuf/stubs/logging.h"
 #include "graph/model_impl.h"
 #include "graph/tensor_proto.h"
@@ -47,7 +49,7 @@ void Collect(const onnx::GraphProto& graph, Locations& locations) {
 uint64_t FileSize(const fs::path& path) {
   std::error_code code;
   const uint64_t size = fs::file_size(path, code);
-  if (code) Fail(ErrorCode::kIo, "cannot read '{}': {}", path.string(), code.message());
+  if (code) Fail(ErrorCode::kIo, "cannot read '{}': {}", PathText(path), ErrorText(code));
   return size;
 }
 
@@ -55,7 +57,7 @@ uint64_t FileSize(const fs::path& path) {
 bool ReadLocations(const fs::path& path, Locations& locations) {
   const google::protobuf::LogSilencer silencer;
   onnx::ModelProto model;
-  std::ifstream file(path, std::ios::binary);
+  std::ifstream file(SystemPath(path), std::ios::binary);
   if (!file || !model.ParseFromIstream(&file)) return false;
   Collect(model.graph(), locations);
   for (const auto& function : model.functions()) {
@@ -70,9 +72,10 @@ uint64_t StoredBytes(const fs::path& path) {
   uint64_t bytes = FileSize(path);
   Locations locations;
   if (!ReadLocations(path, locations)) {
-    Fail(ErrorCode::kInvalidModel, "'{}' is no ONNX model, or a damaged one", path.string());
+    Fail(ErrorCode::kInvalidModel, "'{}' is no ONNX model, or a damaged one", PathText(path));
   }
-  for (const std::string& location : locations) bytes += FileSize(path.parent_path() / location);
+  for (const std::string& location : locations)
+    bytes += FileSize(path.parent_path() / PathOf(location));
   return bytes;
 }
 

@@ -7,6 +7,7 @@
 #include "base/atomic_file.h"
 #include "base/check.h"
 #include "base/error.h"
+#include "base/paths.h"
 #include "google/protobuf/stubs/logging.h"
 #include "graph/model.h"
 #include "graph/onnx_error.h"
@@ -169,7 +170,7 @@ Tensor LoadTensorProto(const std::filesystem::path& path) {
       return tensor;
     });
   } catch (const Error& error) {
-    Fail(ErrorCode::kInvalidArgument, "'{}': {}", path.string(), error.what());
+    Fail(ErrorCode::kInvalidArgument, "'{}': {}", PathText(path), error.what());
   }
 }
 

@@ -11,6 +11,7 @@
 #include <atomic>
 
 #include "base/check.h"
+#include "base/processors.h"
 #include "kernels/byte_codes.h"
 #include "kernels/dispatch.h"
 #include "kernels/product_task.h"
@@ -31,8 +32,6 @@ void Multiply(const ProductTask& task) { MultiplyPortably(task); }
 
 #if HWY_ARCH_X86_64
 #include <cpuid.h>
-#elif HWY_ARCH_ARM_A64 && defined(__linux__)
-#include <sys/auxv.h>
 #endif
 
 namespace bitpress::kernels {
@@ -59,11 +58,8 @@ bool ProcessorHasDot(size_t target) {
   static_cast<void>(target);
 #if defined(__ARM_FEATURE_DOTPROD)
   return true;
-#elif HWY_ARCH_ARM_A64 && defined(__linux__)
-  constexpr unsigned long kDotProducts = 1UL << 20U;  // HWCAP_ASIMDDP
-  return (getauxval(AT_HWCAP) & kDotProducts) != 0;
 #else
-  return false;
+  return HasArmDotProducts();
 #endif
 #endif
 }

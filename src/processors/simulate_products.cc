@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/paths.h"
 #include "base/words.h"
 #include "graph/model.h"
 #include "processors/integer_products.h"
@@ -302,7 +303,7 @@ SimulatedModel SimulateProducts(const std::filesystem::path& path, ProcessorKind
                                 const std::filesystem::path& out) {
   SimulatedModel result;
   if (kind == ThisProcessor()) return result;
-  const std::filesystem::path optimized = out.string() + ".optimized.onnx";
+  const std::filesystem::path optimized = WithSuffix(out, ".optimized.onnx");
   runtime::OptimizeAs(runtime::Optimization::kExtended, path, optimized);
   Model model = Model::Load(optimized);
   std::set<std::string> left;

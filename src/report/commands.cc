@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "base/error.h"
+#include "base/paths.h"
 #include "base/text.h"
 
 namespace bitpress::report {
@@ -35,7 +36,7 @@ std::string QuantizeCommand(const plan::QuantConfig& config, const std::string& 
 
 std::string QuantizeCommand(const std::filesystem::path& plan_file, const std::string& reference,
                             const std::string& model) {
-  return Quantize(reference, model) + " --plan " + ShellQuoted(plan_file.string());
+  return Quantize(reference, model) + " --plan " + ShellQuoted(PathText(plan_file));
 }
 
 std::string EvaluateCommand(const std::string& model,

@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "base/messages.h"
+#include "base/paths.h"
 #include "base/scratch_folder.h"
 #include "graph/clean_up.h"
 #include "graph/stored_bytes.h"
@@ -88,8 +89,8 @@ auto NamingFile(const fs::path& copy, const fs::path& path, const Function& func
     return function();
   } catch (const Error& error) {
     std::string message = error.what();
-    const size_t at = message.find(copy.string());
-    if (at != std::string::npos) message.replace(at, copy.string().size(), path.string());
+    const size_t at = message.find(PathText(copy));
+    if (at != std::string::npos) message.replace(at, PathText(copy).size(), PathText(path));
     throw Error(error.code(), message);
   }
 }

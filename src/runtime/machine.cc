@@ -3,6 +3,7 @@
 #include <string_view>
 
 #include "base/error.h"
+#include "base/paths.h"
 #include "graph/own_domain.h"
 #include "kernels/cpu_target.h"
 #include "runtime/ort_library.h"
@@ -28,13 +29,13 @@ std::string DescribeMachine() {
 
 graph::Model LoadPortable(const fs::path& path) {
   graph::Model model = graph::Model::Load(path);
-  WithContext(fmt::format("model '{}'", path.string()),
+  WithContext(fmt::format("model '{}'", PathText(path)),
               [&] { graph::RefuseInternalOperators(model); });
   if (const std::string machine = MachineOf(model); !machine.empty()) {
     Fail(ErrorCode::kInvalidArgument,
          "'{}' was optimized for {} already, its operators and layouts are no longer ONNX's; give "
          "the model that it was made from",
-         path.string(), machine);
+         PathText(path), machine);
   }
   return model;
 }
@@ -46,7 +47,7 @@ graph::Model LoadToRun(const fs::path& path) {
     Fail(ErrorCode::kInvalidArgument,
          "'{}' was optimized for {}, but this is {}; optimize the model it was made from again, "
          "here",
-         path.string(), machine, DescribeMachine());
+         PathText(path), machine, DescribeMachine());
   }
   return model;
 }

@@ -10,7 +10,9 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/paths.h"
 #include "base/scratch_folder.h"
+#include "base/system_error.h"
 #include "runtime/observers.h"
 #include "runtime/session.h"
 
@@ -36,7 +38,7 @@ constexpr const char* kLeftOut =
 bool RefersToExternalData(const fs::path& model) {
   constexpr std::string_view kEntry = "\x0a\x08location\x12";
   constexpr size_t kChunkBytes = size_t{1} << 20;
-  std::ifstream file(model, std::ios::binary);
+  std::ifstream file(SystemPath(model), std::ios::binary);
   std::string window;
   std::string chunk(kChunkBytes, '\0');
   while (file.read(chunk.data(), kChunkBytes) || file.gcount() > 0) {
@@ -71,32 +73,32 @@ struct NoSink : ObserverSink {
 void WriteOptimized(const fs::path& model, const fs::path& out, SessionOptions options) {
   std::error_code error;
   if (fs::equivalent(model, out, error)) {
-    Fail(ErrorCode::kInvalidArgument, "'{}' cannot be optimized onto itself", model.string());
+    Fail(ErrorCode::kInvalidArgument, "'{}' cannot be optimized onto itself", PathText(model));
   }
   const uintmax_t num_bytes = fs::file_size(model, error);
   const bool is_large = !error && num_bytes > kMaxInlineBytes;
   const bool is_external = !error && RefersToExternalData(model);
-  const fs::path data = out.string() + ".data";
+  const fs::path data = WithSuffix(out, ".data");
   if (is_external && fs::exists(data, error)) {
     Fail(ErrorCode::kInvalidArgument,
-         "'{}' exists and may belong to '{}'; remove it or choose another output", data.string(),
-         model.string());
+         "'{}' exists and may belong to '{}'; remove it or choose another output", PathText(data),
+         PathText(model));
   }
 
-  Unfinished files{.model = out.string() + ".partial", .data = {}};
+  Unfinished files{.model = WithSuffix(out, ".partial"), .data = {}};
   if (!std::ofstream(files.model)) {
-    Fail(ErrorCode::kIo, "cannot write '{}': {}", out.string(),
-         std::generic_category().message(errno));
+    Fail(ErrorCode::kIo, "cannot write '{}': {}", PathText(out),
+         ErrorText({errno, std::generic_category()}));
   }
   options.num_threads = 1;
   options.optimized_model_path = files.model;
   if (is_large || is_external) {
     files.data = data;
-    options.optimized_data_file = data.filename().string();
+    options.optimized_data_file = PathText(data.filename());
   }
   { const Session session(model, options); }
   fs::rename(files.model, out, error);
-  if (error) Fail(ErrorCode::kIo, "cannot write '{}': {}", out.string(), error.message());
+  if (error) Fail(ErrorCode::kIo, "cannot write '{}': {}", PathText(out), ErrorText(error));
   files.done = true;
 }
 
@@ -128,7 +130,7 @@ graph::Model LoadOptimized(const std::filesystem::path& model,
   const ScratchFolder folder;
   const std::filesystem::path optimized = folder.path() / "optimized.onnx";
   optimize(model, optimized);
-  return WithContext(fmt::format("'{}' after ONNX Runtime optimized it", model.string()),
+  return WithContext(fmt::format("'{}' after ONNX Runtime optimized it", PathText(model)),
                      [&] { return graph::Model::Load(optimized); });
 }
 

@@ -1,11 +1,7 @@
 #include "runtime/ort_library.h"
 
-#include <dlfcn.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <charconv>
-#include <cstdlib>
 #include <memory>
 #include <mutex>
 #include <string_view>
@@ -13,7 +9,12 @@
 #include <utility>
 #include <vector>
 
+#include "base/environment.h"
 #include "base/error.h"
+#include "base/paths.h"
+#include "base/shared_library.h"
+#include "base/system_error.h"
+#include "base/system_files.h"
 #include "base/text.h"
 #include "runtime/ort_internal.h"
 
@@ -22,37 +23,12 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* kLibraryName = "libonnxruntime.so.1";
-constexpr const char* kOperatorLibraryName = "libbitpress_ops.so";
-constexpr const char* kProgramName = "bitpress";
-
-// The environment of this process with one more variable, which ONNX Runtime is to see at its
-// start. setenv would change the host's own environment, and the memory in which other threads may
-// be reading it. Here nothing of it changes but the pointer to it, for a moment.
-class VariableForNow {
- public:
-  // `entry` is "NAME=value". A value that the user has set stays. `entries` must live as long as
-  // the process, because other threads may still read them then.
-  VariableForNow(const std::string& name, char* entry, std::vector<char*>& entries)
-      : given_(environ) {
-    if (std::getenv(name.c_str()) != nullptr) return;
-    entries.clear();
-    for (char** at = environ; at != nullptr && *at != nullptr; ++at) entries.push_back(*at);
-    entries.push_back(entry);
-    entries.push_back(nullptr);
-    environ = changed_ = entries.data();
-  }
-  // If another thread set a variable meanwhile, the environment is its own now.
-  ~VariableForNow() {
-    if (environ == changed_) environ = given_;
-  }
-  VariableForNow(const VariableForNow&) = delete;
-  VariableForNow& operator=(const VariableForNow&) = delete;
-
- private:
-  char** given_;
-  char** changed_ = nullptr;
-};
+// Releases of ONNX Runtime before 2 keep this name.
+std::string LibraryName() {
+  std::string name = LibraryFileName("onnxruntime");
+  if (name.ends_with(".so")) name += ".1";
+  return name;
+}
 
 struct OpenLibrary {
   fs::path path;
@@ -63,7 +39,6 @@ struct OpenLibrary {
 struct LibraryState {
   std::mutex mutex;
   fs::path wanted;                    // path from SetOrtLibraryPath
-  std::vector<char*> environment;     // that ONNX Runtime sees at its start
   std::vector<fs::path> operators;    // libraries from UseOperatorLibrary
   std::unique_ptr<OpenLibrary> open;  // the library, set once
 };
@@ -79,19 +54,18 @@ LibraryState& State() {
 std::vector<fs::path> OwnFolders() {
   std::vector<fs::path> folders;
   std::error_code error;
-  const fs::path program = fs::read_symlink("/proc/self/exe", error);
-  if (!error) folders.push_back(program.parent_path());
-  Dl_info info;
-  if (dladdr(reinterpret_cast<const void*>(&OwnFolders), &info) != 0 && info.dli_fname != nullptr) {
-    const fs::path self = fs::canonical(info.dli_fname, error);
-    if (!error && (folders.empty() || self.parent_path() != folders.front())) {
-      folders.push_back(self.parent_path());
-    }
+  if (const fs::path program = ProgramFile(); !program.empty()) {
+    folders.push_back(program.parent_path());
+  }
+  const fs::path code = FileOfCode(reinterpret_cast<const void*>(&OwnFolders));
+  const fs::path self = code.empty() ? fs::path() : fs::canonical(code, error);
+  if (!self.empty() && (folders.empty() || self.parent_path() != folders.front())) {
+    folders.push_back(self.parent_path());
   }
   return folders;
 }
 
-std::vector<fs::path> OwnPlaces(const char* file_name) {
+std::vector<fs::path> OwnPlaces(const std::string& file_name) {
   std::vector<fs::path> places;
   for (const fs::path& folder : OwnFolders()) {
     places.push_back(folder / file_name);
@@ -112,13 +86,14 @@ unsigned ApiVersionOf(std::string_view version) {
 
 // Opens one candidate and fills in `library`; otherwise returns why not.
 std::string TryOpen(const fs::path& path, OpenLibrary& library) {
-  // RTLD_LOCAL lets another copy in this process (Python's onnxruntime) keep its own symbols.
-  void* const handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
-  if (handle == nullptr) return dlerror();
-  using GetApiBase = const OrtApiBase* (*)();
-  void* const symbol = dlsym(handle, "OrtGetApiBase");
+  // Another copy in this process (Python's onnxruntime) keeps its own symbols.
+  std::string why;
+  SharedLibrary handle(path, why);
+  if (!handle.is_open()) return why;
+  using GetApiBase = const OrtApiBase*(ORT_API_CALL*)();
+  void* const symbol = handle.Find("OrtGetApiBase");
   if (symbol == nullptr) {
-    dlclose(handle);
+    handle.Close();
     return "it is not ONNX Runtime (no OrtGetApiBase)";
   }
   const OrtApiBase* const base = reinterpret_cast<GetApiBase>(symbol)();
@@ -127,14 +102,13 @@ std::string TryOpen(const fs::path& path, OpenLibrary& library) {
   const OrtApi* const api =
       ApiVersionOf(version) >= ORT_API_VERSION ? base->GetApi(ORT_API_VERSION) : nullptr;
   if (api == nullptr) {
-    dlclose(handle);
+    handle.Close();
     return fmt::format("it is ONNX Runtime {}, but 1.{} or later is needed", version,
                        ORT_API_VERSION);
   }
   Ort::InitApi(api);
-  Dl_info info;
-  const bool has_file = dladdr(symbol, &info) != 0 && info.dli_fname != nullptr;
-  library.path = has_file ? fs::path(info.dli_fname) : path;
+  const fs::path file = FileOfCode(symbol);
+  library.path = file.empty() ? path : file;
   library.version = version;
   return "";
 }
@@ -145,44 +119,43 @@ OpenLibrary& OpenLocked(LibraryState& state) {
   if (!state.wanted.empty()) {
     candidates = {state.wanted};
   } else {
-    candidates = OwnPlaces(kLibraryName);
+    candidates = OwnPlaces(LibraryName());
 #ifdef BITPRESS_ORT_LIBRARY
-    candidates.emplace_back(BITPRESS_ORT_LIBRARY);
+    candidates.push_back(PathOf(BITPRESS_ORT_LIBRARY));
 #endif
-    candidates.emplace_back(kLibraryName);
+    candidates.push_back(PathOf(LibraryName()));
   }
   std::vector<std::string> reasons;
   auto library = std::make_unique<OpenLibrary>();
   for (const fs::path& candidate : candidates) {
     std::error_code ignored;
     if (candidate.has_parent_path() && !fs::exists(candidate, ignored)) {
-      reasons.push_back(fmt::format("{}: no such file", candidate.string()));
+      reasons.push_back(fmt::format("{}: no such file", PathText(candidate)));
       continue;
     }
     const std::string reason = TryOpen(candidate, *library);
     if (reason.empty()) break;
-    reasons.push_back(reason.find(candidate.string()) == std::string::npos
-                          ? fmt::format("{}: {}", candidate.string(), reason)
+    reasons.push_back(reason.find(PathText(candidate)) == std::string::npos
+                          ? fmt::format("{}: {}", PathText(candidate), reason)
                           : reason);
   }
   if (library->version.empty()) {
     Fail(ErrorCode::kRuntime,
          "cannot open ONNX Runtime; put {} beside the program, install it, or name its path. "
          "Tried:\n  {}",
-         kLibraryName, Join(reasons, "\n  "));
+         LibraryName(), Join(reasons, "\n  "));
   }
   try {
     // ONNX Runtime's own builds collect usage data from the moment the environment is made, into a
     // database in the user's cache folder, before the call below can stop it. This variable is the
     // only earlier switch.
-    static char no_telemetry[] = "ORT_DISABLE_TELEMETRY=1";
-    const VariableForNow variable("ORT_DISABLE_TELEMETRY", no_telemetry, state.environment);
+    const VariableForNow variable("ORT_DISABLE_TELEMETRY", "1");
     // Warnings are about ONNX Runtime's own optimizations, and errors come to us as exceptions.
     library->env = std::make_unique<Ort::Env>(ORT_LOGGING_LEVEL_FATAL, "bitpress");
     library->env->DisableTelemetryEvents();
   } catch (const Ort::Exception& error) {
     Fail(ErrorCode::kRuntime, "ONNX Runtime {} ({}) does not start: {}", library->version,
-         library->path.string(), CleanMessage(error));
+         PathText(library->path), CleanMessage(error));
   }
   state.open = std::move(library);
   return *state.open;
@@ -202,7 +175,7 @@ void SetOrtLibraryPath(const std::filesystem::path& path) {
   std::error_code ignored;
   if (state.open && !fs::equivalent(state.open->path, path, ignored)) {
     Fail(ErrorCode::kInvalidArgument, "cannot use ONNX Runtime from '{}': '{}' is in use already",
-         path.string(), state.open->path.string());
+         PathText(path), PathText(state.open->path));
   }
   state.wanted = path;
 }
@@ -211,9 +184,11 @@ std::string OrtVersion() { return Open().version; }
 
 std::filesystem::path OrtLibraryPath() { return Open().path; }
 
+std::string OperatorLibraryName() { return LibraryFileName("bitpress_ops"); }
+
 std::filesystem::path FindOperatorLibrary() {
   std::error_code ignored;
-  for (const fs::path& place : OwnPlaces(kOperatorLibraryName)) {
+  for (const fs::path& place : OwnPlaces(OperatorLibraryName())) {
     if (fs::exists(place, ignored)) return place;
   }
   return {};
@@ -222,7 +197,7 @@ std::filesystem::path FindOperatorLibrary() {
 void UseOperatorLibrary(const std::filesystem::path& path) {
   std::error_code error;
   const fs::path library = fs::canonical(path, error);
-  if (error) Fail(ErrorCode::kIo, "operator library '{}': {}", path.string(), error.message());
+  if (error) Fail(ErrorCode::kIo, "operator library '{}': {}", PathText(path), ErrorText(error));
   // It is registered anyway, and no operator may be registered twice.
   if (fs::equivalent(library, FindOperatorLibrary(), error)) return;
   LibraryState& state = State();
@@ -249,13 +224,12 @@ std::filesystem::path FindProgram() {
   // running program, such as a Python interpreter.
   std::vector<fs::path> folders = OwnFolders();
   std::ranges::reverse(folders);
+  const std::string name = ProgramFileName("bitpress");
   for (const fs::path& folder : folders) {
-    std::vector<fs::path> places = {folder / kProgramName,
-                                    folder.parent_path() / "bin" / kProgramName};
-    places.push_back((folder / BITPRESS_PROGRAM_FROM_LIBRARIES).lexically_normal() / kProgramName);
+    std::vector<fs::path> places = {folder / name, folder.parent_path() / "bin" / name};
+    places.push_back((folder / BITPRESS_PROGRAM_FROM_LIBRARIES).lexically_normal() / name);
     for (const fs::path& place : places) {
-      std::error_code ignored;
-      if (fs::is_regular_file(place, ignored) && ::access(place.c_str(), X_OK) == 0) return place;
+      if (IsProgram(place)) return place;
     }
   }
   return {};

@@ -33,7 +33,10 @@ std::filesystem::path ChosenOrtLibrary();
 // program, or in ../bin of them; empty if it is nowhere. It may be the running program.
 std::filesystem::path FindProgram();
 
-// Returns the path of libbitpress_ops.so beside the running program, in ../lib of it or in the
+// Returns the name of the operator library's file: "libbitpress_ops.so" on Linux.
+std::string OperatorLibraryName();
+
+// Returns the path of the operator library beside the running program, in ../lib of it or in the
 // folder for libraries that the build was configured with, or the same from this code's own
 // library; empty if it is nowhere.
 std::filesystem::path FindOperatorLibrary();

@@ -1,9 +1,6 @@
 #include "runtime/session.h"
 
-#include <unistd.h>
-
 #include <algorithm>
-#include <cerrno>
 #include <cstring>
 #include <deque>
 #include <exception>
@@ -12,7 +9,10 @@
 
 #include "base/error.h"
 #include "base/messages.h"
+#include "base/paths.h"
 #include "base/processors.h"
+#include "base/system_error.h"
+#include "base/system_files.h"
 #include "base/text.h"
 #include "graph/model.h"
 #include "runtime/observers_internal.h"
@@ -40,12 +40,12 @@ GraphOptimizationLevel ToOrtLevel(Optimization optimization) {
 
 void RegisterLibrary(Ort::SessionOptions& target, const fs::path& library) {
   if (std::error_code ignored; !fs::exists(library, ignored)) {
-    Fail(ErrorCode::kIo, "operator library '{}' not found", library.string());
+    Fail(ErrorCode::kIo, "operator library '{}' not found", PathText(library));
   }
   try {
     target.RegisterCustomOpsLibrary(library.c_str());
   } catch (const Ort::Exception& error) {
-    Fail(ErrorCode::kRuntime, "operator library '{}' cannot be loaded: {}", library.string(),
+    Fail(ErrorCode::kRuntime, "operator library '{}' cannot be loaded: {}", PathText(library),
          CleanMessage(error));
   }
 }
@@ -100,14 +100,13 @@ Ort::SessionOptions MakeOptions(const SessionOptions& options) {
 void CheckReadable(const fs::path& model) {
   std::error_code ignored;
   if (!fs::exists(model, ignored)) {
-    Fail(ErrorCode::kIo, "model '{}' not found", model.string());
+    Fail(ErrorCode::kIo, "model '{}' not found", PathText(model));
   }
   if (fs::is_directory(model, ignored)) {
-    Fail(ErrorCode::kIo, "model '{}' is a folder, expected an .onnx file", model.string());
+    Fail(ErrorCode::kIo, "model '{}' is a folder, expected an .onnx file", PathText(model));
   }
-  if (::access(model.c_str(), R_OK) != 0) {
-    Fail(ErrorCode::kIo, "model '{}' cannot be read: {}", model.string(),
-         std::generic_category().message(errno));
+  if (const std::error_code error = WhyUnreadable(model)) {
+    Fail(ErrorCode::kIo, "model '{}' cannot be read: {}", PathText(model), ErrorText(error));
   }
 }
 
@@ -190,8 +189,9 @@ Error LoadErrorWithAdvice(const Ort::Exception& error, const fs::path& operators
   if (op.starts_with("com.amd.quark:") || op.starts_with("com.vai.quantize:") ||
       op.starts_with("bitpress:")) {
     message += operators.empty()
-                   ? "; libbitpress_ops.so is not beside the program: put it there or name it"
-                   : fmt::format("; '{}' does not have it", operators.string());
+                   ? fmt::format("; {} is not beside the program: put it there or name it",
+                                 OperatorLibraryName())
+                   : fmt::format("; '{}' does not have it", PathText(operators));
   } else if (op.starts_with("com.microsoft:")) {
     message += fmt::format("; ONNX Runtime {} does not have it", OrtVersion());
   } else {
@@ -362,7 +362,7 @@ struct Session::Impl {
 
 Session::Session(const std::filesystem::path& model, const SessionOptions& options) : Session() {
   CheckReadable(model);
-  WithContext(model.string(), [&] {
+  WithContext(PathText(model), [&] {
     impl_->Load(
         options, [&] { return graph::Model::Load(model); },
         [&](const Ort::Env& env, const Ort::SessionOptions& ort_options) {

@@ -7,6 +7,7 @@
 
 #include "base/atomic_file.h"
 #include "base/error.h"
+#include "base/paths.h"
 
 namespace bitpress::search {
 namespace {
@@ -35,7 +36,7 @@ void ReadRecords(std::ifstream& file, const Add& add) {
 }  // namespace
 
 bool IsJournal(const std::filesystem::path& path) {
-  std::ifstream file(path, std::ios::binary);
+  std::ifstream file(SystemPath(path), std::ios::binary);
   std::string start(kStart.size(), '\0');
   file.read(start.data(), static_cast<std::streamsize>(start.size()));
   return file.good() && start == kStart;
@@ -47,17 +48,18 @@ size_t MergeJournals(std::span<const std::filesystem::path> paths,
   std::string lines;
   std::set<std::string> names;
   for (const std::filesystem::path& path : paths) {
-    std::ifstream file(path, std::ios::binary);
-    if (!file) Fail(ErrorCode::kIo, "cannot read '{}'", path.string());
+    std::ifstream file(SystemPath(path), std::ios::binary);
+    if (!file) Fail(ErrorCode::kIo, "cannot read '{}'", PathText(path));
     std::string line;
     if (!std::getline(file, line) || file.eof() || !line.starts_with(kStart)) {
-      Fail(ErrorCode::kInvalidArgument, "'{}': this is no journal of a sensitivity", path.string());
+      Fail(ErrorCode::kInvalidArgument, "'{}': this is no journal of a sensitivity",
+           PathText(path));
     }
     if (header.empty()) header = line;
     if (line != header) {
       Fail(ErrorCode::kInvalidArgument,
            "'{}' and '{}': they are of different models, samples, candidates or options",
-           paths[0].string(), path.string());
+           PathText(paths[0]), PathText(path));
     }
     ReadRecords(file, [&](const std::string& name, const Json&, const std::string& record) {
       if (names.insert(name).second) lines += record + "\n";
@@ -73,7 +75,7 @@ MeasurementJournal::MeasurementJournal(std::filesystem::path path, const std::st
   const std::string header = Line(Json{{"bitpress_journal", 2}, {"key", key}});
   uint64_t good = 0;
   {
-    std::ifstream file(path_, std::ios::binary);
+    std::ifstream file(SystemPath(path_), std::ios::binary);
     std::string line;
     if (std::getline(file, line) && !file.eof() && line + "\n" == header) {
       good = header.size();
@@ -89,19 +91,19 @@ MeasurementJournal::MeasurementJournal(std::filesystem::path path, const std::st
   if (is_new) found_.clear();
   file_.open(path_, std::ios::binary | (is_new ? std::ios::trunc : std::ios::app));
   if (is_new) file_ << header;
-  if (!file_.flush()) Fail(ErrorCode::kIo, "cannot write the journal '{}'", path_.string());
+  if (!file_.flush()) Fail(ErrorCode::kIo, "cannot write the journal '{}'", PathText(path_));
 }
 
 void MeasurementJournal::Add(const std::string& name, const Json& record) {
   if (path_.empty()) return;
   file_ << Line(Json::array({name, record}));
-  if (!file_.flush()) Fail(ErrorCode::kIo, "cannot write the journal '{}'", path_.string());
+  if (!file_.flush()) Fail(ErrorCode::kIo, "cannot write the journal '{}'", PathText(path_));
 }
 
 void MeasurementJournal::FailDamaged(const std::string& name, const std::string& why) const {
   Fail(ErrorCode::kInvalidArgument,
        "the journal '{}' has a damaged record of '{}': {}; remove the file to measure again",
-       path_.string(), name, why);
+       PathText(path_), name, why);
 }
 
 }  // namespace bitpress::search

@@ -12,7 +12,9 @@
 
 #include "base/atomic_file.h"
 #include "base/error.h"
+#include "base/paths.h"
 #include "base/scratch_folder.h"
+#include "base/system_error.h"
 #include "base/text.h"
 #include "data/kept_samples.h"
 #include "graph/staged_model.h"
@@ -61,15 +63,15 @@ class Candidate {
       : path_(folder / name / output.filename()) {
     std::error_code error;
     fs::create_directory(folder / name, error);
-    if (error) Fail(ErrorCode::kIo, "cannot write '{}': {}", output.string(), error.message());
+    if (error) Fail(ErrorCode::kIo, "cannot write '{}': {}", PathText(output), ErrorText(error));
   }
   const fs::path& path() const { return path_; }
   // A model of several files names them, so it cannot be renamed.
   bool CanMove() const {
-    const fs::path data = path_.string() + ".data";
+    const fs::path data = WithSuffix(path_, ".data");
     std::error_code error;
     const bool has_data = fs::exists(data, error);
-    if (error) Fail(ErrorCode::kIo, "cannot look for '{}': {}", data.string(), error.message());
+    if (error) Fail(ErrorCode::kIo, "cannot look for '{}': {}", PathText(data), ErrorText(error));
     return !has_data;
   }
 
@@ -80,7 +82,7 @@ class Candidate {
 void Rename(const fs::path& from, const fs::path& to) {
   std::error_code error;
   fs::rename(from, to, error);
-  if (error) Fail(ErrorCode::kIo, "cannot write '{}': {}", to.string(), error.message());
+  if (error) Fail(ErrorCode::kIo, "cannot write '{}': {}", PathText(to), ErrorText(error));
 }
 
 // Measures a model that was tried. Returns the name of the measure.
@@ -159,7 +161,7 @@ AutotuneReport Autotune(const AutotuneOptions& options) {
       // A full disk says nothing about the configuration, and the next one would not fit either.
       if (error.code() == ErrorCode::kIo) throw;
       // Files are named as they will be called: reports of equal runs are equal.
-      tried.error = Replaced(error.what(), trial.path().string(), output.string());
+      tried.error = Replaced(error.what(), PathText(trial.path()), PathText(output));
       continue;
     }
     report.measure = MeasureTrial(trial.path(), trials, tried);
@@ -174,7 +176,7 @@ AutotuneReport Autotune(const AutotuneOptions& options) {
   }
   if (!best) {
     Fail(ErrorCode::kInvalidArgument, "'{}': no configuration could be tried; {}: {}",
-         options.model.string(), report.trials[0].config, report.trials[0].error);
+         PathText(options.model), report.trials[0].config, report.trials[0].error);
   }
   report.chosen = *best;
   if (is_kept) {

@@ -12,6 +12,7 @@
 
 #include "base/atomic_file.h"
 #include "base/error.h"
+#include "base/paths.h"
 
 namespace bitpress::tasks {
 namespace {
@@ -119,7 +120,7 @@ void TakeScales(const json& file, plan::QuantPlan& plan) {
 
 void ReadCacheScales(const std::filesystem::path& path, plan::QuantPlan& plan) {
   const std::string text = ReadFile(path);
-  WithContext(fmt::format("scales of caches '{}'", path.string()), [&] {
+  WithContext(fmt::format("scales of caches '{}'", PathText(path)), [&] {
     try {
       TakeScales(json::parse(text), plan);
     } catch (const json::exception& error) {

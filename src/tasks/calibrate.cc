@@ -11,6 +11,7 @@
 
 #include "base/atomic_file.h"
 #include "base/error.h"
+#include "base/paths.h"
 #include "calibrate/calibration_file.h"
 #include "calibrate/resolve_caches.h"
 #include "calibrate/resolve_params.h"
@@ -70,7 +71,7 @@ calibrate::CalibrationTable LoadTable(const graph::Model& model, const plan::Rew
          "calibration '{}' is of another model ('{}'), or of one that was prepared otherwise; "
          "calibrate with these versions of Bitpress and ONNX Runtime, and with the same "
          "configuration and settings of equalize and rotate: {}, {}",
-         path.string(), table.model_name,
+         PathText(path), table.model_name,
          rewrites.equalization ? "layers are equalized first, which changes activations"
                                : "layers are not equalized here",
          rewrites.rotation > 0
@@ -108,7 +109,7 @@ class Calibrator::Impl {
   // The most bytes of the constants of a large model that stay loaded.
   static constexpr uint64_t kMostKeptBytes = 4'000'000'000;
 
-  std::string Place() const { return fmt::format("'{}'", path_.string()); }
+  std::string Place() const { return fmt::format("'{}'", PathText(path_)); }
 
   static graph::Model Prepare(const CalibrateOptions& options) {
     CheckPasses(options.disabled_passes);
@@ -142,7 +143,7 @@ class Calibrator::Impl {
     if (values.empty()) {
       Fail(ErrorCode::kInvalidArgument, "the model has no float activation to calibrate");
     }
-    return {model_, path_.filename().string(), std::move(values), std::move(calibration)};
+    return {model_, PathText(path_.filename()), std::move(values), std::move(calibration)};
   }
 
   std::filesystem::path path_;

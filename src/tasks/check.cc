@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/paths.h"
 #include "deploy/check_process.h"
 #include "graph/stored_bytes.h"
 #include "ops/batch.h"
@@ -65,7 +66,7 @@ deploy::TargetReport CheckTarget(const CheckOptions& options) {
   request.num_bytes = graph::StoredBytes(options.model);
   deploy::CheckOutcome outcome = deploy::CheckInSubprocess(request);
   if (!outcome.report) {
-    Fail(ErrorCode::kRuntime, "'{}' was not checked: {}", options.model.string(), outcome.why_not);
+    Fail(ErrorCode::kRuntime, "'{}' was not checked: {}", PathText(options.model), outcome.why_not);
   }
   return std::move(*outcome.report);
 }

@@ -13,6 +13,7 @@
 #include "base/error.h"
 #include "base/fields_json.h"
 #include "base/messages.h"
+#include "base/paths.h"
 #include "base/processors.h"
 #include "base/text.h"
 #include "base/version.h"
@@ -32,17 +33,6 @@ constexpr std::array<std::string_view, 16> kInstructionSets{
     "sse4_2",      "avx2",     "fma",      "f16c",     "avx512f",     "avx512bw",
     "avx512_vnni", "avx_vnni", "amx_int8", "amx_bf16", "avx512_bf16", "asimd",
     "asimddp",     "i8mm",     "bf16",     "sve"};
-
-// Returns what stands behind "NAME :" in the system's description of its first processor.
-std::string ProcessorField(std::string_view name) {
-  std::ifstream file("/proc/cpuinfo");
-  for (std::string line; std::getline(file, line);) {
-    const size_t colon = line.find(':');
-    if (colon == std::string::npos || Trim(line.substr(0, colon)) != name) continue;
-    return std::string(Trim(std::string_view(line).substr(colon + 1)));
-  }
-  return "";
-}
 
 // Returns the smallest model there is: y = Identity(x), [1] floats.
 std::string SmallestModel() {
@@ -88,19 +78,15 @@ class Examination {
   }
 
   void ExamineProcessor() {
-    report_.processor = ProcessorField("model name");
+    report_.processor = ProcessorName();
 #if defined(__x86_64__)
     report_.architecture = "x86-64";
-    std::istringstream flags(ProcessorField("flags"));
 #elif defined(__aarch64__)
     report_.architecture = "aarch64";
-    std::istringstream flags(ProcessorField("Features"));
-#else
-    std::istringstream flags;
 #endif
-    for (std::string flag; flags >> flag;) {
-      if (std::ranges::find(kInstructionSets, flag) != kInstructionSets.end()) {
-        report_.instruction_sets.push_back(flag);
+    for (const std::string& set : InstructionSets()) {
+      if (std::ranges::find(kInstructionSets, set) != kInstructionSets.end()) {
+        report_.instruction_sets.push_back(set);
       }
     }
     report_.num_threads = UsableProcessors();
@@ -147,7 +133,7 @@ class Examination {
       Add(Kind::kWarning,
           fmt::format("only {} are free for temporary files in '{}': large models need about their "
                       "own size. TMPDIR names another folder",
-                      HumanBytes(space.available), report_.temporary_folder.string()));
+                      HumanBytes(space.available), PathText(report_.temporary_folder)));
     }
   }
 
@@ -155,8 +141,9 @@ class Examination {
     report_.operator_library = runtime::FindOperatorLibrary();
     if (report_.operator_library.empty()) {
       Add(Kind::kNote,
-          "libbitpress_ops.so is not beside the program or in ../lib: models run "
-          "without our operators, in the same numbers, and often slower");
+          runtime::OperatorLibraryName() +
+              " is not beside the program or in ../lib: models run without our operators, in the "
+              "same numbers, and often slower");
     }
     try {
       report_.ort_version = runtime::OrtVersion();
@@ -195,7 +182,8 @@ DoctorReport Examine() { return Examination().Run(); }
 
 nlohmann::ordered_json ToJson(const DoctorReport& report) {
   nlohmann::ordered_json json = VersionedJson("bitpress_doctor", report);
-  json["onnxruntime"] = {{"version", report.ort_version}, {"library", report.ort_library.string()}};
+  json["onnxruntime"] = {{"version", report.ort_version},
+                         {"library", PathText(report.ort_library)}};
   return json;
 }
 

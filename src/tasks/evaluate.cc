@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/atomic_file.h"
+#include "base/paths.h"
 #include "ops/time_axis.h"
 #include "runtime/machine.h"
 #include "runtime/session.h"
@@ -133,7 +134,7 @@ evaluate::EvaluationReport Evaluate(const EvaluateOptions& options) {
 
 evaluate::EvaluationState ReadEvaluation(const std::filesystem::path& path) {
   const std::string bytes = ReadFile(path);
-  return WithContext(fmt::format("'{}'", path.string()),
+  return WithContext(fmt::format("'{}'", PathText(path)),
                      [&] { return evaluate::EvaluationStateFromBytes(bytes); });
 }
 

@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/fields_json.h"
+#include "base/paths.h"
 #include "graph/stored_bytes.h"
 #include "ops/quantizer_nodes.h"
 #include "weights/packed_nodes.h"
@@ -79,7 +80,7 @@ InspectReport Inspect(const std::filesystem::path& path) {
   for (const auto& [domain, name] : model.Functions()) {
     report.functions.push_back(domain + "." + name);
   }
-  WithContext(fmt::format("model '{}'", path.string()),
+  WithContext(fmt::format("model '{}'", PathText(path)),
               [&] { report.constants = weights::StoredConstants(model); });
   return report;
 }

@@ -8,6 +8,7 @@
 
 #include "base/atomic_file.h"
 #include "base/error.h"
+#include "base/paths.h"
 #include "data/failures.h"
 
 namespace bitpress::tasks {
@@ -27,7 +28,7 @@ auto MergeFiles(std::span<const std::filesystem::path> paths, const std::filesys
   auto sum = load(paths[0]);
   for (const std::filesystem::path& path : paths.subspan(1)) {
     const auto part = load(path);
-    WithContext(fmt::format("'{}' and '{}'", paths[0].string(), path.string()),
+    WithContext(fmt::format("'{}' and '{}'", PathText(paths[0]), PathText(path)),
                 [&] { sum.Merge(part); });
   }
   data::CheckLeftOut(sum.left_out, most_failures);

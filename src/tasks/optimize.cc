@@ -7,6 +7,7 @@
 #include "base/atomic_file.h"
 #include "base/error.h"
 #include "base/fields_json.h"
+#include "base/paths.h"
 #include "deploy/check_process.h"
 #include "graph/clean_up.h"
 #include "graph/model.h"
@@ -25,7 +26,7 @@ OptimizeReport OptimizeForMachine(const OptimizeOptions& options) {
     Fail(ErrorCode::kInvalidArgument,
          "the output is the model itself, '{}': keep it, the optimized one runs only on machines "
          "like this",
-         options.model.string());
+         PathText(options.model));
   }
   CheckPasses(options.disabled_passes);
   CheckWritable(options.output);
@@ -38,7 +39,7 @@ OptimizeReport OptimizeForMachine(const OptimizeOptions& options) {
     const deploy::CheckOutcome outcome = deploy::CheckInSubprocess(
         {.model = options.model, .num_bytes = report.input_bytes, .is_described = false});
     if (outcome.report && !outcome.report->crash.empty()) {
-      Fail(ErrorCode::kRuntime, "'{}' crashes ONNX Runtime: {}", options.model.string(),
+      Fail(ErrorCode::kRuntime, "'{}' crashes ONNX Runtime: {}", PathText(options.model),
            outcome.report->error);
     }
   }
@@ -46,7 +47,7 @@ OptimizeReport OptimizeForMachine(const OptimizeOptions& options) {
       runtime::LoadOptimized(options.model, [](const fs::path& from, const fs::path& to) {
         runtime::OptimizeAs(runtime::Optimization::kAll, from, to);
       });
-  WithContext(fmt::format("'{}'", options.model.string()), [&] {
+  WithContext(fmt::format("'{}'", PathText(options.model)), [&] {
     if (!options.disabled_passes.contains(kRemoveReordersPass)) {
       graph::RunPass(model, kRemoveReordersPass, [&](graph::Model& changed) {
         report.reorders = deploy::RemoveReorders(changed);

@@ -4,6 +4,7 @@
 
 #include "base/atomic_file.h"
 #include "base/error.h"
+#include "base/paths.h"
 #include "plan/make_plan.h"
 #include "plan/target_profile.h"
 #include "rewrite/prepare.h"
@@ -14,9 +15,9 @@ namespace fs = std::filesystem;
 
 plan::QuantConfig ReadConfig(const fs::path& path) {
   const std::string text = ReadFile(path);
-  return WithContext(fmt::format("'{}'", path.string()), [&] {
+  return WithContext(fmt::format("'{}'", PathText(path)), [&] {
     plan::QuantConfig config = plan::ConfigFromJson(text);
-    if (config.name.empty()) config.name = path.stem().string();
+    if (config.name.empty()) config.name = PathText(path.stem());
     return config;
   });
 }
@@ -35,14 +36,15 @@ plan::QuantPlan MakePlan(const fs::path& model, plan::QuantConfig config,
                      rewrite::Prepare(model, {.preparation = preparation,
                                               .rewrites = plan::ResolveRewrites(config),
                                               .disabled_passes = disabled_passes}),
-                     model.filename().string());
+                     PathText(model.filename()));
   plan::CheckRules(target, plan);
   return plan;
 }
 
 plan::QuantPlan ReadPlan(const fs::path& path) {
   const std::string text = ReadFile(path);
-  return WithContext(fmt::format("plan '{}'", path.string()), [&] { return plan::FromJson(text); });
+  return WithContext(fmt::format("plan '{}'", PathText(path)),
+                     [&] { return plan::FromJson(text); });
 }
 
 }  // namespace bitpress::tasks

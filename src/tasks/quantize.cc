@@ -7,6 +7,7 @@
 
 #include "base/atomic_file.h"
 #include "base/error.h"
+#include "base/paths.h"
 #include "base/thread_pool.h"
 #include "calibrate/shrink_file.h"
 #include "data/kept_samples.h"
@@ -105,7 +106,7 @@ QuantizeReport QuantizeOnce(const QuantizeOptions& options) {
   if (!options.cache_scales_output.empty()) CheckWritable(options.cache_scales_output);
   ThreadPool pool(options.num_threads);
   ResolvedModel quantized = ResolveModel(options, pool, report);
-  WithContext(fmt::format("'{}'", options.model.string()), [&] {
+  WithContext(fmt::format("'{}'", PathText(options.model)), [&] {
     plan::ResolvedPlan& resolved = quantized.resolved;
     Finetune(quantized, options, pool, report);
     Write(quantized.model, resolved, FormOf(options), options, pool, report);

@@ -10,6 +10,7 @@
 
 #include "base/atomic_file.h"
 #include "base/error.h"
+#include "base/paths.h"
 #include "base/text.h"
 #include "base/thread_pool.h"
 #include "base/version.h"
@@ -66,8 +67,8 @@ class Reporter {
 
   report::Report Run() {
     result_.version = Version();
-    result_.model = options_.model.filename().string();
-    result_.reference = options_.reference.filename().string();
+    result_.model = PathText(options_.model.filename());
+    result_.reference = PathText(options_.reference.filename());
     result_.file_bytes = graph::StoredBytes(options_.model);
     result_.reference_bytes = graph::StoredBytes(options_.reference);
     if (!options_.calibration.empty()) {
@@ -93,7 +94,7 @@ class Reporter {
 
  private:
   static std::string Quoted(const std::filesystem::path& path) {
-    return fmt::format("'{}'", path.string());
+    return fmt::format("'{}'", PathText(path));
   }
 
   static graph::Model LoadQuantized(const std::filesystem::path& path) {
@@ -242,8 +243,8 @@ class Reporter {
     result_.commands.emplace_back(
         "Evaluate",
         report::EvaluateCommand(result_.model, {{"--reference", result_.reference},
-                                                {"--data", options_.samples.folder.string()},
-                                                {"--labels", options_.samples.labels_csv.string()},
+                                                {"--data", PathText(options_.samples.folder)},
+                                                {"--labels", PathText(options_.samples.labels_csv)},
                                                 {"--image", options_.samples.image}}));
   }
 

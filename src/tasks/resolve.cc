@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "base/messages.h"
+#include "base/paths.h"
 #include "calibrate/guard.h"
 #include "calibrate/resolve_caches.h"
 #include "calibrate/resolve_params.h"
@@ -65,7 +66,8 @@ Statistics StatisticsFor(const graph::Model& model, const plan::QuantPlan& plan,
   calibration.caches = calibrate::CachesToCalibrate(plan);
   calibration.hold_back_every = kHoldBackEvery;
   const auto gather = [&] {
-    return GatherStatistics(model, options.model.filename().string(), values, options, calibration);
+    return GatherStatistics(model, PathText(options.model.filename()), values, options,
+                            calibration);
   };
   // Smoothing with other settings gives the values other numbers.
   if (!options.shared || plan.config.smooth_quant) {
@@ -124,14 +126,14 @@ Prepared PrepareModel(const QuantizeOptions& options, const plan::QuantConfig& c
     SmoothTaskOptions settings;
     static_cast<RunOptions&>(settings) = options;
     settings.alpha = config.smooth_quant->alpha;
-    settings.model_name = options.model.filename().string();
+    settings.model_name = PathText(options.model.filename());
     settings.calibration = options.calibration;
     // A plan names the values of the model as it is.
     settings.may_insert = !options.has_plan();
     report.smoothed = SmoothModel(model, settings, prepared.table);
     return !report.smoothed->smoothed.empty();
   };
-  WithContext(fmt::format("'{}'", options.model.string()),
+  WithContext(fmt::format("'{}'", PathText(options.model)),
               [&] { graph::RunPass(prepared.model, kSmoothPass, smooth); });
   return prepared;
 }
@@ -175,10 +177,10 @@ ResolvedModel ResolveModel(const QuantizeOptions& given, ThreadPool& pool, Quant
       options, config, has_plan ? report.plan.rewrites : plan::ResolveRewrites(config), report);
   report.prepared_parts = graph::MeasureParts(prepared.model);
   if (has_plan) {
-    WithContext(fmt::format("plan '{}'", options.plan_file.string()),
+    WithContext(fmt::format("plan '{}'", PathText(options.plan_file)),
                 [&] { plan::CheckFits(report.plan, prepared.model); });
   } else {
-    report.plan = plan::MakePlan(options.config, prepared.model, options.model.filename().string(),
+    report.plan = plan::MakePlan(options.config, prepared.model, PathText(options.model.filename()),
                                  &report.unmatched_words);
   }
   plan::CheckRules(options.target, report.plan);
@@ -188,7 +190,7 @@ ResolvedModel ResolveModel(const QuantizeOptions& given, ThreadPool& pool, Quant
     plan::CheckFits(report.plan, prepared.model);
   }
   if (prepared.table && report.smoothed) UseExtremes(report.plan, *report.smoothed);
-  plan::ResolvedPlan resolved = WithContext(fmt::format("'{}'", options.model.string()), [&] {
+  plan::ResolvedPlan resolved = WithContext(fmt::format("'{}'", PathText(options.model)), [&] {
     return Resolve(std::move(report.plan), prepared, options, pool, report);
   });
   return {std::move(prepared.model), std::move(resolved)};

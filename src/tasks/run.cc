@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/paths.h"
 #include "graph/stored_bytes.h"
 #include "ops/batch.h"
 #include "ops/time_axis.h"
@@ -80,7 +81,7 @@ FileStamps StampsOf(const std::filesystem::path& model) {
   FileStamps stamps;
   stamps.Add(model);
   for (const std::string& location : graph::ExternalLocations(model)) {
-    stamps.Add(model.parent_path() / location);
+    stamps.Add(model.parent_path() / PathOf(location));
   }
   return stamps;
 }

@@ -9,6 +9,7 @@
 #include "base/atomic_file.h"
 #include "base/error.h"
 #include "base/fields_json.h"
+#include "base/paths.h"
 #include "base/scratch_folder.h"
 #include "base/thread_pool.h"
 #include "base/version.h"
@@ -190,7 +191,7 @@ SearchReport Search(const SearchOptions& options) {
   report.goals = options.goals;
   report.cost = CostOf(options);
   report.bindings = options.bindings;
-  WithContext(fmt::format("'{}'", options.model.string()), [&] { RunSearch(options, report); });
+  WithContext(fmt::format("'{}'", PathText(options.model)), [&] { RunSearch(options, report); });
   plan_file.Write(plan::ToJson(report.plan));
   plan_file.Commit();
   report_file.Write(ToJson(report));
@@ -252,9 +253,9 @@ Json ReadSearchReport(const std::filesystem::path& path) {
   if (!json.is_object() || !json["bitpress_search"].is_number_integer()) {
     Fail(ErrorCode::kInvalidArgument,
          "'{}' is no result of a search; write one with `bitpress search --json FILE`",
-         path.string());
+         PathText(path));
   }
-  return WithContext(fmt::format("'{}'", path.string()), [&] {
+  return WithContext(fmt::format("'{}'", PathText(path)), [&] {
     CheckFormatVersion("result of a search", json["bitpress_search"], kSearchVersion);
     try {
       const search::CostKind cost = search::ParseCostKind(json.at("cost").get<std::string>());

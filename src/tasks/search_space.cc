@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/paths.h"
 #include "base/scratch_folder.h"
 #include "base/version.h"
 #include "calibrate/calibrate.h"
@@ -101,7 +102,7 @@ void SearchSpace::PlanParts() {
   add_values(plan::MakePlan(space_.base, model_, ""));
   if (!values.empty()) {
     const std::vector<std::string> watched(values.begin(), values.end());
-    table_ = GatherStatistics(model_, options_.model.filename().string(), watched,
+    table_ = GatherStatistics(model_, PathText(options_.model.filename()), watched,
                               options_.ForCalibration(space_.base.calibration_samples),
                               std::move(calibration))
                  .table;
@@ -179,7 +180,7 @@ plan::QuantPlan SearchSpace::PlanOf(const std::vector<search::LayerGroup>& group
     rule.settings = search::RuleSettings(space_, space_.combinations[combination]);
     search::AddChoice(config, std::move(rule));
   }
-  return plan::MakePlan(config, model_, options_.model.filename().string());
+  return plan::MakePlan(config, model_, PathText(options_.model.filename()));
 }
 
 plan::QuantPlan SearchSpace::PlanOfRest(const search::Sensitivity& sensitivity) const {
@@ -188,7 +189,7 @@ plan::QuantPlan SearchSpace::PlanOfRest(const search::Sensitivity& sensitivity) 
   for (const search::LayerLoss& layer : sensitivity.layers) rule.names.push_back(layer.node);
   plan::QuantConfig config = space_.base;
   config.rules.push_back(std::move(rule));
-  return plan::MakePlan(config, model_, options_.model.filename().string());
+  return plan::MakePlan(config, model_, PathText(options_.model.filename()));
 }
 
 search::Measurement SearchSpace::MeasurePlan(plan::QuantPlan plan, size_t batch_size,

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/paths.h"
 #include "base/thread_pool.h"
 #include "search/journal.h"
 #include "tasks/json_file.h"
@@ -21,7 +22,7 @@ SensitivityReport MeasureSensitivity(const SensitivityOptions& options) {
   const std::filesystem::path journal =
       is_part ? options.output : JournalBeside(options.output, options);
   SensitivityReport report;
-  WithContext(fmt::format("'{}'", options.model.string()), [&] {
+  WithContext(fmt::format("'{}'", PathText(options.model)), [&] {
     const SearchSpace space(options);
     ThreadPool pool(options.num_threads);
     report.space = space.space();

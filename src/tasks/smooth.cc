@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/messages.h"
+#include "base/paths.h"
 #include "calibrate/calibrate.h"
 #include "plan/resolved_plan.h"
 
@@ -55,7 +56,7 @@ rewrite::SmoothReport SmoothModel(graph::Model& model, const SmoothTaskOptions& 
   if (table && channels.empty() && !rewrite::ValuesToSmooth(model).empty()) {
     Fail(ErrorCode::kInvalidArgument,
          "calibration '{}' knows no channels, which smooth_quant follows from; gather it anew",
-         options.calibration.string());
+         PathText(options.calibration));
   }
   rewrite::SmoothReport report =
       rewrite::Smooth(model, channels, {.alpha = options.alpha, .may_insert = options.may_insert});

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/paths.h"
 #include "tasks/evaluate.h"
 #include "tasks/quantize.h"
 
@@ -45,7 +46,7 @@ std::optional<double> Trials::MeasureOwn(const std::filesystem::path& model) con
   const double value = options_.metric(model);
   if (!std::isfinite(value)) {
     Fail(ErrorCode::kInvalidArgument, "the metric gives {} for '{}', expected a finite number",
-         value, model.string());
+         value, PathText(model));
   }
   return value;
 }

@@ -10,6 +10,7 @@
 #include "base/atomic_file.h"
 #include "base/error.h"
 #include "base/messages.h"
+#include "base/paths.h"
 #include "base/thread_pool.h"
 #include "finetune/journal.h"
 #include "tasks/passes.h"
@@ -25,7 +26,7 @@ auto WithResolved(const QuantizeOptions& options, ThreadPool& pool, const Work& 
   QuantizeReport report;
   const ResolvedModel quantized = ResolveModel(options, pool, report);
   const plan::QuantConfig& config = quantized.resolved.plan.config;
-  return WithContext(fmt::format("'{}'", options.model.string()), [&] {
+  return WithContext(fmt::format("'{}'", PathText(options.model)), [&] {
     if (config.finetune.empty()) {
       Fail(ErrorCode::kInvalidArgument,
            "configuration '{}' learns nothing: give {} too, such as gptq", config.name,
@@ -57,7 +58,7 @@ finetune::GatheredReport GatherMoments(const QuantizeOptions& options) {
     const auto source =
         OpenSamples(quantized.model, FinetuneSamples(quantized.resolved.plan.config, options));
     return finetune::GatherToFile(quantized.model, quantized.resolved, *source, settings,
-                                  options.model.filename().string(), options.output, pool);
+                                  PathText(options.model.filename()), options.output, pool);
   });
 }
 

@@ -6,6 +6,7 @@
 #include "base/atomic_file.h"
 #include "base/error.h"
 #include "base/fields_json.h"
+#include "base/paths.h"
 #include "base/thread_pool.h"
 #include "graph/clean_up.h"
 #include "graph/model.h"
@@ -22,7 +23,7 @@ UnpackReport Unpack(const UnpackOptions& options) {
   UnpackReport report;
   report.input_bytes = graph::StoredBytes(options.model);
   ThreadPool pool(options.num_threads);
-  WithContext(fmt::format("'{}'", options.model.string()), [&] {
+  WithContext(fmt::format("'{}'", PathText(options.model)), [&] {
     report.num_weights = weights::UnpackWeights(model, pool, options.progress);
     if (options.drop_quantizers) report.num_quantizers = weights::DropQuantizers(model);
     graph::RemoveUnused(model);

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/messages.h"
+#include "base/paths.h"
 #include "base/text.h"
 
 namespace bitpress::tasks {
@@ -34,7 +35,7 @@ std::string SizeLine(const QuantizeReport& report) {
   const double share = static_cast<double>(report.output_bytes) /
                        static_cast<double>(std::max<uint64_t>(1, report.input_bytes));
   std::string line =
-      fmt::format("{}: {}, {:.0f} % of the given model's {}", report.output.string(),
+      fmt::format("{}: {}, {:.0f} % of the given model's {}", PathText(report.output),
                   HumanBytes(report.output_bytes), 100 * share, HumanBytes(report.input_bytes));
   if (report.target && report.target->is_run) {
     line += fmt::format("; {} loads and runs it", report.target->runtime);

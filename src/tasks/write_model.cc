@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/messages.h"
+#include "base/paths.h"
 #include "base/text.h"
 #include "deploy/check_process.h"
 #include "graph/staged_model.h"
@@ -66,7 +67,7 @@ void Check(const graph::StagedModel& staged, std::vector<std::vector<Tensor>> sa
   }
   for (std::string* text : {&outcome.report->error, &outcome.report->checker_error}) {
     // The name that the file has for now is replaced.
-    *text = Replaced(std::move(*text), staged.path().string(), options.output.string());
+    *text = Replaced(std::move(*text), PathText(staged.path()), PathText(options.output));
   }
   if (!Objection(*outcome.report, nullptr).empty()) {
     request.model = options.given;
@@ -78,7 +79,7 @@ void Check(const graph::StagedModel& staged, std::vector<std::vector<Tensor>> sa
     if (!objection.empty()) {
       Fail(ErrorCode::kRuntime,
            "'{}' was not written, because the check refused it ({} can switch the check off): {}",
-           options.output.string(), OptionName("check"), objection);
+           PathText(options.output), OptionName("check"), objection);
     }
   }
   written.target = std::move(outcome.report);

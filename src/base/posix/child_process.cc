@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <spawn.h>
-#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -14,11 +13,14 @@
 #include <system_error>
 
 #include "base/error.h"
+#include "base/paths.h"
+#include "base/system_error.h"
+#include "base/system_files.h"
+
+extern char** environ;  // which no header of macOS declares
 
 namespace bitpress {
 namespace {
-
-std::string TextOf(int code) { return std::generic_category().message(code); }
 
 // The files and signals of the child, released at the end of a scope.
 struct SpawnSettings {
@@ -72,53 +74,54 @@ std::vector<char*> Pointers(std::vector<std::string>& texts) {
   return pointers;
 }
 
-}  // namespace
-
-std::string ChildEnd::Describe() const {
-  if (signal == 0) return fmt::format("exit code {}", exit_code);
+ChildEnd EndOf(int status) {
+  if (!WIFSIGNALED(status)) {
+    const int code = WEXITSTATUS(status);
+    return {ChildEnd::Kind::kExit, code, fmt::format("exit code {}", code)};
+  }
+  const int signal = WTERMSIG(status);
   const char* const name = ::strsignal(signal);
-  return fmt::format("signal {} ({})", signal, name == nullptr ? "unknown" : name);
+  ChildEnd end{ChildEnd::Kind::kCrash, 0,
+               fmt::format("signal {} ({})", signal, name == nullptr ? "unknown" : name)};
+  if (signal == SIGKILL) end.kind = ChildEnd::Kind::kKill;
+  if (signal == SIGINT || signal == SIGTERM || signal == SIGHUP) {
+    end.kind = ChildEnd::Kind::kInterrupt;
+  }
+  return end;
 }
+
+}  // namespace
 
 ChildEnd RunProgram(const std::filesystem::path& program, const std::vector<std::string>& arguments,
                     const std::vector<std::pair<std::string, std::string>>& environment,
                     const std::filesystem::path& log) {
-  const int log_file = ::open(log.c_str(), O_CREAT | O_WRONLY | O_TRUNC | O_CLOEXEC, 0600);
-  if (log_file < 0) Fail(ErrorCode::kIo, "cannot write '{}': {}", log.string(), TextOf(errno));
-  std::vector<std::string> words{program.string()};
+  std::error_code error;
+  SystemFile log_file(log, SystemFile::Use::kReplace, error);
+  if (error) Fail(ErrorCode::kIo, "cannot write '{}': {}", PathText(log), ErrorText(error));
+  std::vector<std::string> words{program.native()};
   words.insert(words.end(), arguments.begin(), arguments.end());
   std::vector<std::string> variables = EnvironmentWith(environment);
   pid_t child = 0;
   int code = 0;
   {
-    const SpawnSettings settings(log_file);
+    const SpawnSettings settings(static_cast<int>(log_file.handle()));
     code = ::posix_spawn(&child, program.c_str(), &settings.files, &settings.attributes,
                          Pointers(words).data(), Pointers(variables).data());
   }
-  ::close(log_file);
+  log_file = {};
   if (code != 0) {
-    Fail(ErrorCode::kRuntime, "cannot start '{}': {}", program.string(), TextOf(code));
+    Fail(ErrorCode::kRuntime, "cannot start '{}': {}", PathText(program),
+         ErrorText({code, std::generic_category()}));
   }
   int status = 0;
   while (::waitpid(child, &status, 0) < 0) {
     if (errno == EINTR) continue;
-    Fail(ErrorCode::kRuntime, "cannot wait for '{}': {}", program.string(), TextOf(errno));
+    Fail(ErrorCode::kRuntime, "cannot wait for '{}': {}", PathText(program),
+         ErrorText(LastError()));
   }
-  ChildEnd end;
-  if (WIFSIGNALED(status)) {
-    end.signal = WTERMSIG(status);
-  } else {
-    end.exit_code = WEXITSTATUS(status);
-  }
-  return end;
+  return EndOf(status);
 }
 
 int64_t ProcessNumber() { return ::getpid(); }
-
-void EndWithParent(int64_t parent) {
-  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-  // The signal tells of ends from now on only.
-  if (::getppid() != parent) ::raise(SIGKILL);
-}
 
 }  // namespace bitpress

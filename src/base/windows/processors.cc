@@ -1,0 +1,67 @@
+#include "base/processors.h"
+
+#include <windows.h>
+
+#ifdef __x86_64__
+#include <cpuid.h>
+#endif
+
+#include <algorithm>
+#include <array>
+#include <bit>
+
+#include "base/text.h"
+#include "base/windows/wide.h"
+
+namespace bitpress {
+
+// A machine with more than 64 processors has several groups of them. A process that nobody bound to
+// some may use all.
+size_t UsableProcessors() {
+  DWORD_PTR own = 0, all = 0;
+  if (::GetProcessAffinityMask(::GetCurrentProcess(), &own, &all) != 0 && own != all) {
+    return std::max<size_t>(1, static_cast<size_t>(std::popcount(own)));
+  }
+  return std::max<size_t>(1, ::GetActiveProcessorCount(ALL_PROCESSOR_GROUPS));
+}
+
+std::string ProcessorName() {
+  std::array<wchar_t, 128> name{};
+  DWORD size = sizeof(name) - sizeof(wchar_t);
+  const LSTATUS status =
+      ::RegGetValueW(HKEY_LOCAL_MACHINE, LR"(HARDWARE\DESCRIPTION\System\CentralProcessor\0)",
+                     L"ProcessorNameString", RRF_RT_REG_SZ, nullptr, name.data(), &size);
+  return status == ERROR_SUCCESS ? std::string(Trim(windows::Narrow(name.data()))) : "";
+}
+
+std::vector<std::string> InstructionSets() {
+  std::vector<std::string> sets;
+#ifdef __x86_64__
+  // The system must save the registers, too, which it says of three sets.
+  const bool has_avx = ::IsProcessorFeaturePresent(PF_AVX2_INSTRUCTIONS_AVAILABLE) != 0;
+  const bool has_avx512 = ::IsProcessorFeaturePresent(PF_AVX512F_INSTRUCTIONS_AVAILABLE) != 0;
+  unsigned one[4] = {}, seven[4] = {}, more[4] = {};  // eax, ebx, ecx, edx
+  __get_cpuid_count(1, 0, &one[0], &one[1], &one[2], &one[3]);
+  __get_cpuid_count(7, 0, &seven[0], &seven[1], &seven[2], &seven[3]);
+  __get_cpuid_count(7, 1, &more[0], &more[1], &more[2], &more[3]);
+  const auto add = [&](const char* name, bool is_usable, unsigned bits, unsigned bit) {
+    if (is_usable && (bits >> bit & 1U) != 0) sets.emplace_back(name);
+  };
+  add("sse4_2", true, one[2], 20);
+  add("avx2", has_avx, seven[1], 5);
+  add("fma", has_avx, one[2], 12);
+  add("f16c", has_avx, one[2], 29);
+  add("avx512f", has_avx512, seven[1], 16);
+  add("avx512bw", has_avx512, seven[1], 30);
+  add("avx512_vnni", has_avx512, seven[2], 11);
+  add("avx_vnni", has_avx, more[0], 4);
+  add("avx512_bf16", has_avx512, more[0], 5);
+#endif
+  return sets;
+}
+
+bool HasArmDotProducts() {
+  return ::IsProcessorFeaturePresent(PF_ARM_V82_DP_INSTRUCTIONS_AVAILABLE) != 0;
+}
+
+}  // namespace bitpress
