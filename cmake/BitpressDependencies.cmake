@@ -14,7 +14,9 @@ find_package(CLI11 REQUIRED)
 find_package(PNG REQUIRED)
 if(BITPRESS_TESTS)
   find_package(GTest REQUIRED)
-  find_package(benchmark REQUIRED)
+  if(NOT CMAKE_CROSSCOMPILING)
+    find_package(benchmark REQUIRED)
+  endif()
 endif()
 
 # bitpress_headers(TARGET FOLDER): a target that has headers of another project and nothing else.

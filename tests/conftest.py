@@ -8,11 +8,12 @@ import sys
 import tempfile
 
 import pytest
-from locations import PACKAGE, built, is_sanitized, shared_dir
+from locations import PACKAGE, built, from_environment, is_sanitized, shared_dir
 
 sys.path.insert(0, str(PACKAGE))
 
-LONG = {"browser", "corpus", "kills", "large", "scripts", "wheel"}  # markers, see pytest.ini
+OTHER_PROGRAM = "BITPRESS_PROGRAM" in os.environ
+LONG = {"browser", "corpus", "kills", "large", "scripts", "wheel", "windows"}  # markers, see pytest.ini
 
 
 def pytest_addoption(parser):
@@ -34,7 +35,8 @@ def pytest_collection_modifyitems(config, items):
 
 @pytest.fixture(scope="session")
 def program():
-    return built("bitpress")
+    """The program of the build, or another one that is to pass the same tests, such as one for Windows (./dev windows)."""
+    return from_environment("BITPRESS_PROGRAM", built("bitpress"))
 
 
 @pytest.fixture(scope="session")
@@ -137,7 +139,7 @@ def run_program(path):
 
 @pytest.fixture(scope="session")
 def bitpress(program):
-    return Bitpress(run_program(program) if is_sanitized() else run_in_process(built("libbitpress_test_cli.so")))
+    return Bitpress(run_program(program) if is_sanitized() or OTHER_PROGRAM else run_in_process(built("libbitpress_test_cli.so")))
 
 
 @pytest.fixture(scope="session")

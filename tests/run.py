@@ -19,7 +19,7 @@ from pathlib import Path
 
 TESTS = Path(__file__).resolve().parent
 ROOT = TESTS.parent
-FOLDERS = ("cli", "cuda", "e2e", "golden", "llm", "no_vnni", "portable", "python", "tour")
+FOLDERS = ("cli", "cuda", "e2e", "golden", "llm", "no_vnni", "portable", "python", "tour", "windows")
 # What Python tests start or load. The other files of a build are tests of rooms and benchmarks.
 PYTHON_TARGETS = {"": ["bitpress_test_cli"], "python": ["bitpress_python_stub"], "tour": ["bitpress_python_stub"],
                   "llm": ["bitpress_python_stub"], "portable": ["add_portable_functions"], "golden": ["choose_ranges"],

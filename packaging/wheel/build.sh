@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
-# build.sh DEPS ARCH...: wheels for x86_64 or aarch64 in build/wheels/: one for Python 3.11, one for 3.12 and later. `./dev wheel` calls
-# it. DEPS is the folder .deps/ that ./dev setup filled; what wheels need besides goes to DEPS/wheel.
+# build.sh DEPS TARGET...: wheels for x86_64 or aarch64 (Linux) or win_amd64 in build/wheels/: one for Python 3.11, one for 3.12 and later.
+# `./dev wheel` calls it after a build for this machine, whose descriptions of the module all of them hold. DEPS is the folder .deps/ that
+# ./dev setup filled; what wheels need besides goes to DEPS/wheel.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
-deps=$(cd "${1:?usage: build.sh DEPS ARCH...}" && pwd)
+deps=$(cd "${1:?usage: build.sh DEPS TARGET...}" && pwd)
 shift
-readonly root=$PWD here=packaging/wheel work=$deps/wheel glibc=2.28
+readonly root=$PWD here=packaging/wheel work=$deps/wheel glibc=2.28  # libraries.sh names it, too
 readonly venv=$deps/wheel-venv onnx_site=$(echo "$deps"/venv/lib/python3*/site-packages)
 readonly version=$(sed -n 's/^project(bitpress VERSION \([0-9.]*\).*/\1/p' CMakeLists.txt)
 say() { printf '== %s\n' "$*" >&2; }
@@ -21,81 +22,53 @@ logged() {
   "$@" >"$log" 2>&1 || { tail -n 60 "$log" >&2; say "failed; the whole output: $log"; exit 1; }
 }
 
-compilers() {
-  local -r folder=$work/$1/compilers zig="$venv/bin/python -m ziglang"
-  mkdir -p "$folder"
-  # Zig adds checks and a cache of its own to Clang; -s at the link leaves out symbols and what else depends on paths.
-  printf '#!/bin/sh\nexec %s cc -target %s-linux-gnu.%s "$@"\n' "$zig" "$1" "$glibc" >"$folder/cc"
-  printf '#!/bin/sh\nexec %s c++ -target %s-linux-gnu.%s "$@"\n' "$zig" "$1" "$glibc" >"$folder/c++"
-  printf '#!/bin/sh\nexec %s ar "$@"\n' "$zig" >"$folder/ar"
-  printf '#!/bin/sh\nexec %s ranlib "$@"\n' "$zig" >"$folder/ranlib"
-  chmod +x "$folder"/*
+# Python's own libraries for Windows are not to be had here; what their names are is.
+import_library() {
+  local -r python=$work/python-windows/$1 library=$2
+  "$venv/bin/python" $here/python_exports.py "$python" "$library.dll" >"$python/$library.def"
+  "$venv/bin/python" -m ziglang dlltool -m i386:x86-64 -d "$python/$library.def" -l "$python/$library.lib"
 }
 
-dependencies() {
-  local -r arch=$1 prefix=$work/$1/prefix
-  local -r key=$(cat $here/requirements.txt $here/toolchain.cmake $here/dependencies/CMakeLists.txt cmake/onnx/CMakeLists.txt \
-    "$deps/onnx/version" "$work"/sources/*/DEBIAN_VERSION | sha256sum)
-  [ "$(cat "$prefix/key" 2>/dev/null)" = "$key" ] && return
-  say "building the libraries in a wheel for $arch (once, some minutes)"
-  rm -rf "$prefix" "$work/$arch/dependencies"
-  logged "$arch-dependencies-configure" cmake -S $here/dependencies -B "$work/$arch/dependencies" -G Ninja \
-    -DCMAKE_TOOLCHAIN_FILE="$root/$here/toolchain.cmake" -DBITPRESS_ARCH="$arch" -DBITPRESS_COMPILERS="$work/$arch/compilers" \
-    -DCMAKE_INSTALL_PREFIX="$prefix" -DSOURCES="$work/sources" -DONNX_SOURCE_DIR="$onnx_site" -DPROTOC="$(command -v protoc)"
-  logged "$arch-dependencies" cmake --build "$work/$arch/dependencies"
-  mkdir -p "$prefix/include/stb"
-  cp "$work"/sources/libstb-*/stb_image_resize.h "$prefix/include/stb/"
-  rm -rf "$work/$arch/dependencies"
-  echo "$key" >"$prefix/key"
-}
-
-# programs ARCH: the program, the operator library and the two modules, in WORK/ARCH/build.
+# programs TARGET: the program, the operator library and the two modules, in WORK/TARGET/build.
 programs() {
-  local -r arch=$1 prefix=$work/$1/prefix
-  local -r flags="-g0 -ffunction-sections -fdata-sections -ffile-prefix-map=$root=. -ffile-prefix-map=$prefix=."
-  say "building Bitpress for $arch"
-  logged "$arch-configure" cmake -S . -B "$work/$arch/build" -G Ninja -DCMAKE_BUILD_TYPE=Release \
-    -DCMAKE_TOOLCHAIN_FILE="$root/$here/toolchain.cmake" -DBITPRESS_ARCH="$arch" -DBITPRESS_COMPILERS="$work/$arch/compilers" \
+  local -r target=$1 prefix=$work/$1/prefix
+  local headers=$work/python/usr/include
+  $here/libraries.sh "$deps" "$target"
+  if [ "$target" = win_amd64 ]; then
+    headers=$work/python-windows
+    import_library 3.11 python311
+    import_library 3.13 python3
+  fi
+  local -r flags="-g0 -ffunction-sections -fdata-sections -ffile-prefix-map=$root=. -ffile-prefix-map=$prefix=." link="-Wl,--gc-sections -s"
+  say "building Bitpress for $target"
+  # -s at the link leaves out symbols and what else depends on paths.
+  logged "$target-configure" cmake -S . -B "$work/$target/build" -G Ninja -DCMAKE_BUILD_TYPE=Release \
+    -DCMAKE_TOOLCHAIN_FILE="$root/cmake/toolchains/zig.cmake" -DBITPRESS_COMPILERS="$work/$target/compilers" \
     -DCMAKE_FIND_ROOT_PATH="$prefix" -DONNX_ROOT="$prefix" -DProtobuf_PROTOC_EXECUTABLE="$(command -v protoc)" \
     -DONNXRUNTIME_INCLUDE_DIR="$(onnxruntime_headers)" -DBITPRESS_RELOCATABLE=ON -DBITPRESS_TESTS=OFF \
-    -DBITPRESS_PCH=OFF -DBITPRESS_PYTHON_HEADERS="$work/python/usr/include" -Dnanobind_ROOT="$("$venv/bin/python" -m nanobind --cmake_dir)" \
+    -DBITPRESS_PCH=OFF -DBITPRESS_PYTHON_HEADERS="$headers" -Dnanobind_ROOT="$("$venv/bin/python" -m nanobind --cmake_dir)" \
     "-DCMAKE_C_FLAGS=$flags" "-DCMAKE_CXX_FLAGS=$flags" "-DCMAKE_CXX_FLAGS_RELEASE=-O2 -DNDEBUG" \
-    "-DCMAKE_EXE_LINKER_FLAGS=-Wl,--gc-sections -s" "-DCMAKE_SHARED_LINKER_FLAGS=-Wl,--gc-sections -s" "-DCMAKE_MODULE_LINKER_FLAGS=-Wl,--gc-sections -s"
-  logged "$arch-build" cmake --build "$work/$arch/build" \
+    "-DCMAKE_EXE_LINKER_FLAGS=$link" "-DCMAKE_SHARED_LINKER_FLAGS=$link" "-DCMAKE_MODULE_LINKER_FLAGS=$link"
+  logged "$target-build" cmake --build "$work/$target/build" -j "${JOBS:-$(nproc)}" \
     --target bitpress bitpress_operator_library bitpress_python_cp311 bitpress_python_abi3
 }
 
-# The description of the module for type checkers and the functions with its options are the same for all wheels. They are written by importing the module, so that one of
-# this machine's processor and Python is taken.
-stub() {
-  local -r modules=$work/$(uname -m)/build/modules raw=$work/stub
-  local module=$modules/abi3
-  if ! [ -d "$modules" ]; then
-    compilers "$(uname -m)"
-    dependencies "$(uname -m)"
-    programs "$(uname -m)"
-  fi
-  "$deps/venv/bin/python" -c 'import sys; sys.exit(sys.version_info >= (3, 12))' && module=$modules/cp311
-  rm -rf "$raw" && mkdir "$raw"
-  logged stub "$deps/venv/bin/python" -m nanobind.stubgen -q -i "$module" -m _native -O "$raw"
-  cmake -DFROM="$raw/_native.pyi" -DTO="$work/_native.pyi" -P python/strict_stub.cmake
-  "$deps/venv/bin/python" python/make_functions.py python/quantize.py.in "$work/_quantize.py" --modules "$module"
-}
-
-# wheel ARCH ABI TAGS: packs what was built.
+# wheel TARGET ABI TAGS: packs what was built.
 wheel() {
-  local -r arch=$1 abi=$2 tags=$3 stage=$work/$1/stage-$2
+  local -r target=$1 abi=$2 tags=$3 stage=$work/$1/stage-$2
+  local platform=manylinux_${glibc/./_}_$1 files=(bitpress libbitpress_ops.so)
+  [ "$target" != win_amd64 ] || { platform=win_amd64; files=(bitpress.exe bitpress_ops.dll); }
   rm -rf "$stage" && mkdir -p "$stage/python/bitpress" "$stage/dist-info"
-  cp "$work/$arch/build/bitpress" "$work/$arch/build/libbitpress_ops.so" "$stage"
-  cp "$work/$arch/build/modules/$abi"/_native.*.so "$work/_native.pyi" "$work/_quantize.py" "$stage/python/bitpress"
+  cp "${files[@]/#/$work/$target/build/}" "$stage"
+  cp "$work/$target/build/modules/$abi"/_native.* build/python/bitpress/{_native.pyi,_quantize.py} "$stage/python/bitpress"
   "$venv/bin/python" $here/contents.py "$version" "$work/sources" "$(echo "$venv"/lib/python3*/site-packages)" "$onnx_site" "$stage/dist-info"
   # Its tags come afterwards: they are those of the compilers, not of this machine.
-  logged "$arch-$abi-wheel" "$venv/bin/python" -m pip wheel --no-build-isolation --no-deps --no-index --wheel-dir "$stage/plain" \
+  logged "$target-$abi-wheel" "$venv/bin/python" -m pip wheel --no-build-isolation --no-deps --no-index --wheel-dir "$stage/plain" \
     --config-settings "cmake.define.BITPRESS_PREBUILT=$stage" --config-settings "build-dir=$stage/build" .
-  rm -f build/wheels/bitpress-*-"$tags"-*"$arch".whl
-  logged "$arch-$abi-tags" "$venv/bin/python" -m wheel tags --python-tag "${tags%-*}" --abi-tag "${tags#*-}" \
-    --platform-tag "manylinux_${glibc/./_}_$arch" "$stage"/plain/*.whl
-  mv "$stage"/plain/*manylinux*.whl build/wheels/
+  rm -f build/wheels/bitpress-*-"$tags"-*"$target".whl
+  logged "$target-$abi-tags" "$venv/bin/python" -m wheel tags --python-tag "${tags%-*}" --abi-tag "${tags#*-}" \
+    --platform-tag "$platform" "$stage"/plain/*.whl
+  mv "$stage"/plain/*"$platform".whl build/wheels/
 }
 
 onnxruntime_headers() {
@@ -105,27 +78,27 @@ onnxruntime_headers() {
   done
 }
 
-tools/setup/python.sh "$venv" $here/requirements.txt
-$here/sources.sh "$work"
-for arch in "$@"; do
-  compilers "$arch"
-  dependencies "$arch"
-  programs "$arch"
-done
-stub
-mkdir -p build/wheels
-for arch in "$@"; do
-  wheel "$arch" cp311 cp311-cp311
-  wheel "$arch" abi3 cp312-abi3
-done
-for file in build/wheels/*.whl; do
-  # auditwheel finds the oldest glibc that has all symbols, or names no manylinux if a library is missing in it.
-  "$venv/bin/auditwheel" show "$file" >"$work/auditwheel.txt" || { cat "$work/auditwheel.txt" >&2; exit 1; }
-  needed=$(grep -o '"manylinux_2_[0-9]*_' "$work/auditwheel.txt" | head -n 1 | tr -dc '0-9 _' | cut -d_ -f3)
+# check_linux FILE: auditwheel finds the oldest glibc that has all symbols, or names no manylinux if a library is missing in it.
+check_linux() {
+  "$venv/bin/auditwheel" show "$1" >"$work/auditwheel.txt" || { cat "$work/auditwheel.txt" >&2; exit 1; }
+  local -r needed=$(grep -o '"manylinux_2_[0-9]*_' "$work/auditwheel.txt" | head -n 1 | tr -dc '0-9 _' | cut -d_ -f3)
   if [ -z "$needed" ] || [ "$needed" -gt "${glibc#2.}" ]; then
     cat "$work/auditwheel.txt" >&2
-    say "${file##*/} needs more than its name says"
+    say "${1##*/} needs more than its name says"
     exit 1
   fi
+}
+
+for target in "$@"; do programs "$target"; done
+mkdir -p build/wheels
+for target in "$@"; do
+  wheel "$target" cp311 cp311-cp311
+  wheel "$target" abi3 cp312-abi3
+done
+for file in build/wheels/*.whl; do
+  case $file in
+    *win_amd64.whl) "$venv/bin/python" $here/windows_imports.py "$file" ;;
+    *) check_linux "$file" ;;
+  esac
   (cd build/wheels && sha256sum "${file##*/}")
 done

@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
-# sources.sh DEPS: what wheels are linked from, in DEPS: sources/ (Debian's source packages with their patches) and python/ (headers
-# of CPython). Both are fetched once.
+# sources.sh DEPS [--windows]: what wheels are linked from, in DEPS: sources/ (Debian's source packages with their patches) and python/
+# (headers of CPython). --windows: CPython for Windows, too, in python-windows/VERSION/. All are fetched once.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
-deps=${1:?usage: sources.sh DEPS}
+deps=${1:?usage: sources.sh DEPS [--windows]}
+with_windows=${2:-}
 readonly private_apt=$here/../../tools/setup/private_apt.sh suite=bookworm
 readonly packages=(zlib libpng1.6 libjpeg-turbo libzip highway fmtlib protobuf nlohmann-json3 cli11 eigen3 libstb)
 mkdir -p "$deps"
@@ -56,5 +57,25 @@ if ! [ -f python/complete ]; then
   python_headers bookworm 3.11  # of its own, as the last one without the stable ABI that nanobind needs
   python_headers trixie 3.13    # for the stable ABI of 3.12 and later
   touch python/complete
+fi
+
+# python_for_windows SUITE VERSION: headers, the names that the library of the stable ABI exports, and the modules in Python. Debian has no
+# Python for Windows, but the whole sources of its own.
+python_for_windows() {
+  local -r to=$PWD/python-windows/$2
+  mkdir -p "$to/sources"
+  "$private_apt" apt deb-src "$1"
+  (export APT_CONFIG=$PWD/apt/apt.conf; cd "$to/sources" && fetch "python$2")
+  cp -r "$to"/sources/*/Include "$to/include"
+  cp "$to"/sources/*/PC/pyconfig.h* "$to/include/pyconfig.h"
+  cp -r "$to"/sources/*/PC/python3dll.c "$to"/sources/*/Lib "$to/"
+  rm -rf "$to/sources" "$to/Lib/test" "$to/Lib/idlelib"
+}
+if [ "$with_windows" = --windows ] && ! [ -f python-windows/complete ]; then
+  echo "== fetching the sources of Python" >&2
+  rm -rf python-windows && mkdir python-windows
+  python_for_windows bookworm 3.11
+  python_for_windows trixie 3.13
+  touch python-windows/complete
 fi
 rm -rf apt

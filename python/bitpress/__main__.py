@@ -1,9 +1,10 @@
 """`bitpress` and `python -m bitpress`: the command-line program, with the installed onnxruntime."""
 
 import os
+import subprocess
 import sys
 
-from bitpress._runtime import find_onnxruntime, get_program_path
+from bitpress._runtime import IS_WINDOWS, find_onnxruntime, get_program_path
 
 
 def main() -> None:
@@ -12,6 +13,8 @@ def main() -> None:
         os.environ.setdefault("BITPRESS_ONNXRUNTIME", str(library))
     os.environ.setdefault("BITPRESS_PYTHON", sys.executable)  # for --text
     program = get_program_path()
+    if IS_WINDOWS:  # there a process cannot become another one: whoever started it would not wait
+        sys.exit(subprocess.call([program, *sys.argv[1:]]))
     os.execv(program, [program, *sys.argv[1:]])
 
 

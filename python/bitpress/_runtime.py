@@ -1,6 +1,7 @@
 """Finds the installed onnxruntime package without importing it, and our own files."""
 
 import importlib.util
+import sys
 from pathlib import Path
 from typing import Optional
 
@@ -8,13 +9,16 @@ from bitpress import _native
 from bitpress._files import PathLike, existing
 
 PACKAGE = Path(_native.__file__).resolve().parent
+IS_WINDOWS = sys.platform == "win32"
+# In the package `onnxruntime`, whose file names its version where the system's libraries do.
+ONNXRUNTIME = {"win32": "onnxruntime.dll", "darwin": "libonnxruntime.*.dylib"}.get(sys.platform, "libonnxruntime.so.*")
 
 
 def find_onnxruntime() -> Optional[Path]:
-    """libonnxruntime of the installed package; None if there is none."""
+    """The library in the installed package; None if there is none."""
     spec = importlib.util.find_spec("onnxruntime")
     for folder in (spec.submodule_search_locations or []) if spec else []:
-        for library in sorted((Path(folder) / "capi").glob("libonnxruntime.so.*")):
+        for library in sorted((Path(folder) / "capi").glob(ONNXRUNTIME)):
             return library
     return None
 
@@ -39,9 +43,9 @@ def use_operator_library(library: PathLike) -> None:
 
 def get_library_path() -> str:
     """The operator library, for `onnxruntime.SessionOptions.register_custom_ops_library`."""
-    return str(PACKAGE / "libbitpress_ops.so")
+    return str(PACKAGE / ("bitpress_ops.dll" if IS_WINDOWS else "libbitpress_ops.so"))
 
 
 def get_program_path() -> str:
     """The command-line program."""
-    return str(PACKAGE / "bitpress")
+    return str(PACKAGE / ("bitpress.exe" if IS_WINDOWS else "bitpress"))

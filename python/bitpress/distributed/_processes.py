@@ -13,6 +13,10 @@ from bitpress._errors import InvalidArgumentError
 from bitpress.distributed._jobs import MOST_DEATHS, Job, death_of, error_of, search_path
 
 
+def _usable_cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 class Processes:
     """Workers on this machine.
 
@@ -25,7 +29,7 @@ class Processes:
     def __init__(self, workers: int = 0) -> None:
         if workers < 0:
             raise InvalidArgumentError(f"workers={workers}: expected 1 or more, or 0 for one for each core")
-        self._num_workers = workers or len(os.sched_getaffinity(0))
+        self._num_workers = workers or _usable_cores()
 
     @property
     def num_workers(self) -> int:
