@@ -90,9 +90,11 @@ std::string DescribeBlocks(const finetune::TunedBlocks& learned) {
   if (learned.num_samples > 0) text += fmt::format(" from {} samples", learned.num_samples);
   if (num_tuned > 0) {
     const auto decibels = [&](size_t i) { return -10 * logs[i] / static_cast<double>(num_tuned); };
-    text += fmt::format(", SQNR of their outputs on held-back samples {:.1f} -> {:.1f} dB",
+    const bool is_held_back = learned.num_validation_runs > 0;
+    text += fmt::format(", SQNR of their outputs on {} {:.1f} -> {:.1f} dB",
+                        is_held_back ? "held-back samples" : "the samples that they learned from",
                         decibels(2), decibels(3));
-    if (learned.num_resumed == 0) {
+    if (is_held_back && learned.num_resumed == 0) {
       text += fmt::format(", on those learned from {:.1f} -> {:.1f} dB", decibels(0), decibels(1));
     }
   }

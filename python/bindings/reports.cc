@@ -33,6 +33,7 @@ void BindQuantizeReport(nb::module_& module) {
   BindFields<finetune::TunedLayerReport>(module, "LayerReport", "The fine-tuning of one layer.");
   BindFields<finetune::NetworkValidation>(module, "NetworkReport",
                                           "The network's outputs with all layers that were tuned.");
+  BindFields<finetune::TunedBlockReport>(module, "BlockReport", "The fine-tuning of one block.");
   BindFields<finetune::FinetuneReport>(module, "FinetuneReport", "The results of fine-tuning.");
   BindFields<plan::UnsignedWeight>(module, "UnsignedWeight", "A weight that is uint8, not int8.");
   BindFields<plan::GuardReport>(module, "GuardReport", "What the guard of integers measured.");

@@ -54,13 +54,22 @@ class BlockTuner {
     const std::vector<Segment> segments = gradients::FindBlocks(
         float_model_, [&](const graph::Node& node) { return layers_of_.contains(Key(node)); });
     if (std::ranges::none_of(segments, &Segment::is_block)) {
-      SayBounds(segments);
+      SayWhatStays(segments);
       return std::move(result_);
     }
     LearningJournal journal(options_.journal, key_);
     BlockValues values(float_model_, segments, source_, options_.gather);
     result_.num_samples = source_.num_samples();
     DivideRuns(values.num_runs());
+    if (training_.empty() || validation_.empty()) {
+      for (const LinearLayer& layer : layers_) {
+        result_.left_out.emplace_back(
+            layer.weight,
+            "blocks learn from two samples or more, of which one validates (finetune_hold_back=0 "
+            "lets them validate themselves)");
+      }
+      return std::move(result_);
+    }
     for (size_t i = 0; i < segments.size(); ++i) {
       Report(segments, i, 0, "");
       values.RunFloat(segments[i]);
@@ -71,7 +80,7 @@ class BlockTuner {
       }
       values.Forget(i);
     }
-    SayBounds(segments);
+    SayWhatStays(segments);
     ValidateTogether();
     return std::move(result_);
   }
@@ -114,31 +123,38 @@ class BlockTuner {
     });
   }
 
-  // One run in some is for validation. With a single run, or if none is held back, the training
-  // runs validate themselves.
+  // One run in some is for validation. If none is held back, the training runs validate themselves.
   void DivideRuns(size_t num_runs) {
     size_t every = options_.gather.hold_back_every;
     if (every > 0) every = std::min(every, std::max<size_t>(2, num_runs / kLeastHeldBackRuns));
     for (size_t run = 0; run < num_runs; ++run) {
-      const bool is_held_back = every > 0 && num_runs > 1 && run % every == every - 1;
+      const bool is_held_back = every > 0 && run % every == every - 1;
       (is_held_back ? validation_ : training_).push_back(run);
     }
-    has_validation_ = !validation_.empty();
-    if (!has_validation_) validation_ = training_;
+    result_.num_validation_runs = validation_.size();
+    if (every == 0) validation_ = training_;
   }
 
-  // Says why quantized weights outside of blocks did not learn.
-  void SayBounds(std::span<const Segment> segments) {
+  // Says why quantized weights did not learn that are in no block, or in none alone.
+  void SayWhatStays(std::span<const Segment> segments) {
+    std::set<std::string> said;
     for (const Segment& segment : segments) {
       if (segment.is_block() && HasFloatInputs(segment)) continue;
       for (const graph::Node& node : segment.part.nodes) {
         const auto layer = layers_of_.find(Key(node));
-        if (layer == layers_of_.end()) continue;
+        if (layer == layers_of_.end() || !said.insert(layer->second->weight).second) continue;
         result_.left_out.emplace_back(layer->second->weight,
                                       segment.reason.empty()
                                           ? "its block reads values that are no FLOAT"
                                           : "in its block, " + segment.reason);
       }
+    }
+    for (const TunedBlockReport& block : result_.blocks) {
+      said.insert(block.weights.begin(), block.weights.end());
+    }
+    for (const LinearLayer& layer : layers_) {
+      if (!said.insert(layer.weight).second) continue;
+      result_.left_out.emplace_back(layer.weight, "it is read in several blocks, or in a body");
     }
   }
 
@@ -379,7 +395,7 @@ class BlockTuner {
 
   // Undoes everything unless the network's outputs come closer to those of the float model.
   void ValidateTogether() {
-    if (!has_learned_ || !has_validation_) return;
+    if (!has_learned_ || result_.num_validation_runs == 0) return;
     GatherOptions options = options_.gather;
     options.stage = "validate the network";
     const std::set<size_t> held_back(validation_.begin(), validation_.end());
@@ -417,7 +433,6 @@ class BlockTuner {
   std::map<std::string, const LinearLayer*> layers_of_;         // by the nodes that read the weight
   std::map<std::string, const plan::TensorPlan*> weight_rows_;  // by weight
   std::vector<size_t> training_, validation_;                   // runs
-  bool has_validation_ = false;
   bool has_learned_ = false;
   TunedBlocks result_;
 };

@@ -57,6 +57,7 @@ struct TunedBlocks {
   std::vector<std::pair<std::string, std::string>> left_out;
   size_t num_resumed = 0;  // blocks that the journal had
   size_t num_samples = 0;
+  size_t num_validation_runs = 0;  // 0: the samples that were learned from validate themselves
   std::optional<NetworkValidation> network;  // null: nothing learned, or nothing could validate
 };
 
