@@ -17,6 +17,7 @@
 #include "data/kept_samples.h"
 #include "graph/staged_model.h"
 #include "graph/stored_bytes.h"
+#include "ops/multiply_adds.h"
 #include "plan/target_profile.h"
 #include "report/commands.h"
 #include "tasks/check.h"
@@ -204,7 +205,7 @@ class AutoRun {
     const auto first =
         FirstSamples(model, trials_.validation().samples, 1, [](const auto&) { return size_t{1}; });
     const double products =
-        first.empty() ? 1 : ProductsOfRun(model, CountProducts(model), first[0]);
+        first.empty() ? 1 : ProductsOfRun(model, ops::CountProducts(model), first[0]);
     return static_cast<size_t>(std::clamp(kProducts / products, kLeast, kMost));
   }
 
