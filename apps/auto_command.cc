@@ -207,8 +207,8 @@ void AddAutoCommand(CLI::App& program) {
   command
       ->add_option("--budget", options->budget,
                    "limits, joined by commas: bytes<=3MB or bytes<=50% (of the float file), "
-                   "time<=0.8 (over the float model's), loss<=1% (default: loss<=1%, and "
-                   "time<=1.05 where the file shall not be slower)")
+                   "time<=0.8 (over the float model's), loss<=1% (default: loss<=1%, "
+                   "bytes<=100%, and time<=1.05 where the file shall not be slower)")
       ->type_name("LIMITS");
   AddConfigs(*command, *options, "those that suit the network");
   AddTaskOption(*command, "target", options->request.target);

@@ -200,8 +200,8 @@ def auto(model: Model, output: PathLike, data: Optional[Data] = None, *, want: s
             measured).
         want: within the limits, `balanced` is the smallest file that is not slower than the float model, `smaller` the smallest,
             `faster` the fastest, `closest` the one that loses least.
-        budget: limits: "bytes<=3MB,time<=0.8,loss<=1%" (default: a loss of 1 %, and 1.05 of the float model's time where the file shall
-            not be slower).
+        budget: limits: "bytes<=3MB,time<=0.8,loss<=1%" (default: a loss of 1 %, no more bytes than the float file, and 1.05
+            of the float model's time where the file shall not be slower).
         configs: the configurations to try (default: those that suit the network).
         task: as of evaluate().
         validation_samples: most samples to measure with (default: as many as ten seconds allow).

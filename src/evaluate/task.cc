@@ -66,12 +66,16 @@ bool IsText(const TaskInterface& interface, const Output& output) {
 
 bool IsEmbedding(const TaskInterface& interface, const Output& output, const std::string& name) {
   constexpr int64_t kLeastSize = 32;
+  constexpr int64_t kUsualSizes = 64;  // embeddings of texts have a multiple of them, 128 or more
   if (output.dims.size() < 2 || output.dims.back() < kLeastSize) return false;
   const std::string lower = ToLower(name);
   const bool is_named = lower.find("embed") != std::string::npos || lower == "last_hidden_state";
   if (output.dims.size() == 3) return interface.reads_tokens && is_named;
   return output.dims.size() == 2 &&
-         (is_named || EachRow(output.values, static_cast<size_t>(output.dims[1]), HasLengthOne));
+         (is_named ||
+          (interface.reads_tokens && output.dims[1] >= 2 * kUsualSizes &&
+           output.dims[1] % kUsualSizes == 0) ||
+          EachRow(output.values, static_cast<size_t>(output.dims[1]), HasLengthOne));
 }
 
 // One mask of shares, or of the shares of several classes.
@@ -221,7 +225,12 @@ std::unique_ptr<TaskMeter> MakeTaskMeter(const TaskSpec& spec, const TaskInterfa
       Fail(ErrorCode::kInvalidArgument, "layout '{}' is not one of {}{}", layout, Join(known, "|"),
            DidYouMean(layout, known));
     }
-    if (layout.empty()) layout = FindBoxLayout(interface);
+    // Shares of many classes at each step might be taken for many boxes with few fields.
+    const bool is_text = spec.task == Task::kFind &&
+                         std::ranges::any_of(interface.outputs, [&](const Output& output) {
+                           return !output.values.empty() && IsText(interface, output);
+                         });
+    if (layout.empty() && !is_text) layout = FindBoxLayout(interface);
     if (!layout.empty()) return MakeDetectionMeter(spec, layout);
     if (spec.task == Task::kDetection) {
       Fail(ErrorCode::kInvalidArgument,

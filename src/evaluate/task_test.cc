@@ -244,8 +244,13 @@ TEST(Task, IsFoundFromTheOutputs) {
   EXPECT_EQ(TaskFound(InterfaceOf({1, 3, 32, 32}, Values(3072, 0.5))), "none");
   EXPECT_EQ(TaskFound(InterfaceOf({1, 1}, {7})), "regression");
   EXPECT_EQ(TaskFound(InterfaceOf({1, 4, 50}, Values(200, 0.02))), "text");
+  EXPECT_EQ(TaskFound(InterfaceOf({1, 6, 200}, Values(1200, 0.005))), "text");
   EXPECT_EQ(TaskFound(InterfaceOf({1, 6, 200}, Values(1200, 0.5))), "detection");
   EXPECT_EQ(TaskFound(InterfaceOf({1, 200, 6}, Values(1200, 1))), "detection");
+  TaskInterface sentences = InterfaceOf({1, 384}, Values(384, 2));
+  EXPECT_EQ(TaskFound(sentences), "none");
+  sentences.reads_tokens = true;
+  EXPECT_EQ(TaskFound(sentences), "embedding");
   EXPECT_EQ(MakeTaskMeter(ParseTask("none"), InterfaceOf({1, 1}, {7})), nullptr);
   EXPECT_THROW(MakeTaskMeter(ParseTask("detection"), InterfaceOf({1, 1}, {7})), Error);
 }

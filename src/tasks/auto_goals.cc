@@ -86,7 +86,8 @@ Goals GoalsOf(Want want, Limits limits, double tolerable_loss) {
   const bool is_quick = want == Want::kBalanced || want == Want::kFaster;
   // Rounds of one measurement differ by that much.
   if (is_quick && !limits.time) limits.time = deploy::kSlower;
-  if (want == Want::kClosest && !limits.bytes && !limits.byte_share) limits.byte_share = 1;
+  // A tiny network may grow by quantizing it, and then it had better stay as it is.
+  if (want != Want::kFirst && !limits.bytes && !limits.byte_share) limits.byte_share = 1;
   return {want, limits};
 }
 

@@ -20,7 +20,7 @@ enum class Want : uint8_t {
   kBalanced,  // the smallest file that is not slower than the float model
   kSmaller,   // the smallest file, however long it takes
   kFaster,    // the shortest time
-  kClosest,   // the least loss of those that are smaller than the float file
+  kClosest,   // the least loss
   kFirst,     // the first in their order, as `autotune` takes it
 };
 inline constexpr std::array<std::pair<std::string_view, Want>, 5> kWantWords{

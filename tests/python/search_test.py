@@ -106,7 +106,7 @@ def test_autotune_takes_the_first_that_is_good_enough(tmp_path, conv_path, image
 
 def test_auto_writes_the_smallest_that_keeps_the_limits(tmp_path, conv_path, images):
     page = tmp_path / "page.html"
-    report = bitpress.auto(conv_path, tmp_path / "out.onnx", images, want="smaller", budget="loss<=50%", page=page, validation_samples=8)
+    report = bitpress.auto(conv_path, tmp_path / "out.onnx", images, want="smaller", budget="loss<=50%,bytes<=1000%", page=page, validation_samples=8)
     assert report["network"] == "convolutional" and report["is_tolerable"]
     trials = {trial["config"]: trial for trial in report["trials"]}
     kept = [trial["file_bytes"] for trial in trials.values() if trial["keeps_limits"]]
