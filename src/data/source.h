@@ -6,7 +6,8 @@
 //   while (const std::optional<Batch> batch = source->Next(8)) Use(*batch);
 //
 // A folder holds one kind of data file. Files with other kinds of names are not looked at:
-//   photos                    .jpg .jpeg .png, all in the folder or in one subfolder a class
+//   photos                    .jpg .jpeg .png .webp .bmp .tif .tiff, all in the folder or in one
+//                             subfolder a class
 //   arrays, one input         .npy, .npz with one member, or .pb, likewise
 //   arrays, several inputs    .npz with a member for each input name, or one subfolder for each
 //                             input name with equally named .npy or .pb files

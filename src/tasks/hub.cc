@@ -353,7 +353,12 @@ HubFile MakeFile(const fs::path& model, const HubFormat& format, bool keeps_name
       graph::Model::Load(given).Save(path);
     }
     file.num_bytes = graph::StoredBytes(path);
-    Compare(path, given, samples, file);
+    try {
+      Compare(path, given, samples, file);
+    } catch (const Error&) {
+      if (!format.preset.empty()) fs::remove(path);  // it is of no use
+      throw;
+    }
   });
   return file;
 }

@@ -78,7 +78,8 @@ constexpr auto FieldsOf(const HubReport*) {
 }
 
 // Makes the files. Throws Error before anything is written if the folder holds no float model, or a
-// dtype is unknown; otherwise as Quantize, naming the file. Files that were made before stay.
+// dtype is unknown; otherwise as Quantize, naming the file, which is removed then. Files
+// that were made before stay.
 HubReport MakeHubFolder(const HubOptions& options);
 
 // Returns the report as `hub --json` writes it.

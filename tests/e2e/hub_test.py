@@ -81,6 +81,10 @@ def test_every_name_and_what_it_holds(bitpress, folder, tmp_path):
     assert "MatMulInteger" in types["q8"] and "MatMulNBits" in types["q4"] and "MatMulNBits" in types["q4f16"]
     halves = {item.data_type for item in onnx.load(out / "onnx" / "model_q4f16.onnx").graph.initializer}
     assert TensorProto.FLOAT16 in halves
+    whole = session(out / "onnx" / "model_quantized.onnx")
+    padded = {"input_ids": np.pad(ids, ((0, 0), (0, 8))), "attention_mask": np.pad(np.ones_like(ids), ((0, 0), (0, 8)))}
+    alone = whole.run(["sentence_embedding"], {name: value[:1] for name, value in feeds.items()})[0]
+    np.testing.assert_allclose(whole.run(["sentence_embedding"], padded)[0][:1], alone, rtol=0, atol=1e-6)  # one vector for one text
     vnni, arm = ((out / "onnx" / f"model_qint8_{name}.onnx").read_bytes() for name in ("avx512_vnni", "arm64"))
     assert vnni == arm  # one file is right on every processor
 
@@ -127,6 +131,7 @@ def test_what_a_browser_lacks_is_named(bitpress, folder, tmp_path, operator_libr
     model.graph.node.insert(7, helper.make_node("MXQuantizeDequantize", ["before"], ["active"], "rounding", domain="com.amd.quark"))
     models.save(model, folder / "onnx" / "model.onnx")
     error = bitpress.error("hub", folder, "-o", tmp_path / "out", "--dtypes", "fp16")
+    assert not (tmp_path / "out" / "onnx" / "model_fp16.onnx").exists()
     assert "'onnx/model_fp16.onnx': " in error and "com.amd.quark.MXQuantizeDequantize" in error
 
 
