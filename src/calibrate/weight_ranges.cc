@@ -73,8 +73,9 @@ std::optional<WeightRangeReport> ChooseWeightRange(plan::ResolvedPlan& resolved,
   Kind best = Kind::kAuto;
   double best_db = 0;
   for (const Kind kind : kTriedKinds) {
-    if (options.progress)
+    if (options.progress) {
       options.progress("weight ranges", report.tried.size(), std::size(kTriedKinds));
+    }
     plan::ResolvedPlan tried = resolved;
     SetKind(tried, kind);
     probe.UseWeights(WithPlannedWeights(model, tried, pool), tried, {});

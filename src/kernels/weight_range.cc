@@ -149,23 +149,33 @@ ErrorSums SumsOfErrors(std::span<const float> values, const Steps& steps) {
       for (size_t lane = 0; lane < kLanes; ++lane) add(lane, run[i + lane]);
     }
     for (size_t lane = 0; i < run.size(); ++i, ++lane) add(lane, run[i]);
-    for (size_t lane = 0; lane < kLanes; ++lane) {
-      sums.squares += squares[lane];
-      sums.errors += errors[lane];
-      sums.along += along[lane];
+    for (size_t half = kLanes / 2; half > 0; half /= 2) {
+      for (size_t lane = 0; lane < half; ++lane) {
+        squares[lane] += squares[lane + half];
+        errors[lane] += errors[lane + half];
+        along[lane] += along[lane + half];
+      }
     }
+    sums.squares += squares[0];
+    sums.errors += errors[0];
+    sums.along += along[0];
   }
   return sums;
 }
 
+double EnergyOf(std::span<const float> values) {
+  double energy = 0;
+  for (const float x : values) energy += double{x} * x;
+  return energy;
+}
+
 // Returns the expected squared error of a product with such inputs as ProductQParams expects.
-double ErrorOfProduct(std::span<const float> values, const formats::QParams& params,
+// `energy` is EnergyOf the elements.
+double ErrorOfProduct(std::span<const float> values, double energy, const formats::QParams& params,
                       const formats::CodeRange& codes) {
   const Steps steps{1 / params.scale, static_cast<float>(codes.quant_min - params.zero_point),
                     static_cast<float>(codes.quant_max - params.zero_point)};
   const ErrorSums sums = SumsOfErrors(values, steps);
-  double energy = 0;
-  for (const float x : values) energy += double{x} * x;
   const double unit = static_cast<double>(params.scale) * params.scale;
   const auto count = static_cast<double>(values.size());
   const double along = energy > 0 ? unit * sums.along * sums.along / energy : 0;
@@ -245,9 +255,11 @@ formats::QParams ProductQParams(std::span<const float> values, const formats::In
     finite = FiniteOnly(values);
     values = finite;
   }
-  return formats::LeastErrorQParams(
-      extent.min, extent.max, spec,
-      [&](const formats::QParams& params) { return ErrorOfProduct(values, params, codes); });
+  const double energy = EnergyOf(values);
+  return formats::LeastErrorQParams(extent.min, extent.max, spec,
+                                    [&](const formats::QParams& params) {
+                                      return ErrorOfProduct(values, energy, params, codes);
+                                    });
 }
 
 formats::QParams WithSmallestCode(std::span<const float> values, const formats::QParams& params,
@@ -260,8 +272,9 @@ formats::QParams WithSmallestCode(std::span<const float> values, const formats::
   if (!is_narrow || !is_free || !spec.is_symmetric || !extent.is_finite) return params;
   const float largest = extent.max > -extent.min ? extent.max : extent.min;
   formats::QParams best = params;
+  const double energy = use == SmallestCode::kForProducts ? EnergyOf(values) : 0;
   const auto error_of = [&](const formats::QParams& candidate) {
-    return use == SmallestCode::kForProducts ? ErrorOfProduct(values, candidate, codes)
+    return use == SmallestCode::kForProducts ? ErrorOfProduct(values, energy, candidate, codes)
                                              : SumOfSquaredErrors(values, candidate, spec);
   };
   double least = error_of(params);
