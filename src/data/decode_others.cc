@@ -1,15 +1,16 @@
 #include "data/decode_others.h"
 
-#include <dlfcn.h>
-
 #include <algorithm>
 #include <cstddef>
 #include <cstring>
 #include <initializer_list>
 #include <memory>
+#include <optional>
 #include <string>
+#include <string_view>
 
 #include "base/error.h"
+#include "base/shared_library.h"
 
 namespace bitpress::data {
 namespace {
@@ -38,13 +39,14 @@ class PhotoLibrary {
                std::string_view package)
       : kind_(kind), name_(*names.begin()), package_(package) {
     for (const char* const name : names) {
-      if (handle_ == nullptr) handle_ = dlopen(name, RTLD_NOW | RTLD_LOCAL);
+      std::string why;
+      if (!library_ || !library_->is_open()) library_.emplace(name, why);
     }
   }
   // Returns a function of the library. Throws Error(kUnsupported) if there is none.
   template <typename Function>
   Function* Find(const char* function) const {
-    void* const found = handle_ == nullptr ? nullptr : dlsym(handle_, function);
+    void* const found = library_->is_open() ? library_->Find(function) : nullptr;
     if (found == nullptr) {
       Fail(ErrorCode::kUnsupported,
            "{} is read by {}, which is not on this machine (on Debian: apt-get install {}); or "
@@ -56,7 +58,7 @@ class PhotoLibrary {
 
  private:
   std::string_view kind_, name_, package_;
-  void* handle_ = nullptr;
+  std::optional<SharedLibrary> library_;
 };
 
 // The file that libtiff reads: bytes in memory.
