@@ -241,12 +241,26 @@ class Planner {
   void AddRoles() {
     const ops::LayerRoles roles(model_);
     if (roles.all().empty()) return;
+    bool is_decoder = false;
     for (TensorPlan& row : plan_.tensors) {
       for (TensorUse& use : row.uses) {
         const std::optional<ops::LayerPlace> place = roles.Of(nodes_.Find(use));
         if (!place) continue;
         use.role = ops::LayerRoleName(place->role);
         use.layer = place->layer;
+        is_decoder = is_decoder || place->role == ops::LayerRole::kLmHead;
+      }
+    }
+    if (is_decoder) UseErrorsOfElements();
+  }
+
+  // Layers of decoders read what a norm gives, which has no mean: the error of elements is that of
+  // products there (docs/benchmarks/weights.md).
+  void UseErrorsOfElements() {
+    for (TensorPlan& row : plan_.tensors) {
+      if (row.role != Role::kWeight || !row.integer) continue;
+      if (row.integer->range.kind == RangeMethod::Kind::kAuto) {
+        row.integer->range.kind = RangeMethod::Kind::kMse;
       }
     }
   }

@@ -2,6 +2,7 @@
 
 import json
 
+import decoder
 import numpy as np
 import onnx
 import pytest
@@ -81,3 +82,12 @@ def test_the_outputs_choose_where_there_are_samples(bitpress, run_model, tmp_pat
     assert sqnr_db(wanted, run_model(tmp_path / "chosen.onnx", held)[0]) > sqnr_db(wanted, run_model(tmp_path / "alone.onnx", held)[0]) + 1
     bitpress.ok("quantize", model, "-o", tmp_path / "again.onnx", "--config", "INT4_WEIGHTS", "--data", samples, "--threads", "3")
     assert (tmp_path / "again.onnx").read_bytes() == (tmp_path / "chosen.onnx").read_bytes()
+
+
+def test_decoders_have_the_least_squared_error(bitpress, tmp_path):
+    """Their layers read what a norm gives, which has no mean: the error of products would lose more."""
+    for name, model, expected in [("decoder", decoder.make(), {"mse"}), ("classifier", classifier(), {"auto"})]:
+        path = save(model, tmp_path / f"{name}.onnx")
+        bitpress.ok("plan", path, "-o", tmp_path / "plan.json", "--config", "INT4_WEIGHTS")
+        rows = json.loads((tmp_path / "plan.json").read_text())["tensors"]
+        assert {row["range"] for row in rows if row["role"] == "weight" and row["format"] == "uint4"} == expected
