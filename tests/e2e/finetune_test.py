@@ -116,6 +116,22 @@ def test_every_recipe(recipe, gain, conv):
     assert conv.sqnr(tuned) > conv.sqnr("--config MX4") + gain / 2
 
 
+# Blocks learned by gradients gain this over rounding to nearest, at least.
+@pytest.mark.parametrize("options, gain", [("--config MX6", 2), ("--config MXFP4E2M1", 4), ("--config INT8 --weights int4", 4)])
+def test_blocks_learned_by_gradients_are_closer(options, gain, conv):
+    tuned = f"{options} --finetune blocks --set finetune_steps=40"
+    conv.check(tuned)
+    assert conv.sqnr(tuned) > conv.sqnr(options) + gain
+
+
+def test_blocks_on_any_number_of_threads_and_behind_others(conv):
+    one = conv.bytes("--config MX6_BLOCKS --set finetune_steps=10 --threads 1")
+    assert one == conv.bytes("--config MX6_BLOCKS --set finetune_steps=10 --threads 3")
+    assert one != conv.bytes("--config MX6")
+    behind = "--config MXFP4E2M1 --finetune gptq+blocks --set finetune_steps=40"
+    assert conv.sqnr(behind) > conv.sqnr("--config MXFP4E2M1 --finetune gptq") - 1
+
+
 LEARNED = "--config MX6_ADAQUANT --threads 3"
 
 
