@@ -4,15 +4,28 @@ include(CMakePackageConfigHelpers)
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/bitpress)
 
 install(TARGETS bitpress RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT programs)
+# On Windows libraries lie beside programs, and what is linked is a small one that stands for each (ARCHIVE).
 install(TARGETS bitpress_library
-  LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT libraries NAMELINK_COMPONENT development)
+  LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT libraries NAMELINK_COMPONENT development
+  RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT libraries
+  ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT development)
 # ONNX Runtime opens it by its name, which therefore has no version.
-install(TARGETS bitpress_operator_library LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT libraries)
+install(TARGETS bitpress_operator_library
+  LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT libraries
+  RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT libraries
+  ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT development)
 install(DIRECTORY include/bitpress DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} COMPONENT development)
 
 # The targets are written by hand: an exported one would name the private rooms behind it.
+if(WIN32)
+  set(library_folder ${CMAKE_INSTALL_BINDIR})
+  set(BITPRESS_LIBRARY_PREFIX "")
+else()
+  set(library_folder ${CMAKE_INSTALL_LIBDIR})
+  set(BITPRESS_LIBRARY_PREFIX lib)
+endif()
 configure_package_config_file(cmake/bitpress-config.cmake.in ${CMAKE_BINARY_DIR}/install/bitpress-config.cmake
-  INSTALL_DESTINATION ${package_dir} PATH_VARS CMAKE_INSTALL_INCLUDEDIR CMAKE_INSTALL_LIBDIR CMAKE_INSTALL_BINDIR)
+  INSTALL_DESTINATION ${package_dir} PATH_VARS CMAKE_INSTALL_INCLUDEDIR CMAKE_INSTALL_LIBDIR library_folder)
 write_basic_package_version_file(${CMAKE_BINARY_DIR}/install/bitpress-config-version.cmake COMPATIBILITY SameMinorVersion)
 file(RELATIVE_PATH to_prefix /${CMAKE_INSTALL_LIBDIR}/pkgconfig /)
 string(REGEX REPLACE "/$" "" to_prefix "${to_prefix}")

@@ -140,9 +140,10 @@ def files_of_other_systems(root):
     """What the lists of src/base/CMakeLists.txt name for systems that this build is not for."""
     base = root / "src" / "base"
     text = (base / "CMakeLists.txt").read_text(encoding="utf-8") if base.is_dir() else ""
-    lists = dict(re.findall(r"set\((linux|macos|posix|windows) ([^)]*)\)", text))
-    return {(base / system / f"{name}.cc").resolve() for system, names in lists.items()
-            for name in names.replace("${linux}", lists.get("linux", "")).split()}
+    lists = re.findall(r"set\((linux|macos|posix|windows)(?:_tests)? ([^)]*)\)", text)
+    of_linux = next((names for system, names in lists if system == "linux"), "")
+    return {(base / system / f"{name}.cc").resolve() for system, names in lists
+            for name in names.replace("${linux}", of_linux).split()}
 
 
 def check_built(root, build_dir):

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/test_support.h"
+#include "base/test_system.h"
 
 namespace bitpress {
 namespace {
@@ -56,9 +57,12 @@ TEST_F(AtomicFileTest, FilesWithATemporaryName) {
 TEST_F(AtomicFileTest, BadPathsAreErrors) {
   EXPECT_THROW(AtomicFile(folder_ / "missing/out.bin"), Error);
   EXPECT_THROW(AtomicFile{folder_.path()}, Error);
-  fs::create_symlink(folder_ / "two", folder_ / "one");
-  fs::create_symlink(folder_ / "one", folder_ / "two");
-  EXPECT_THROW(AtomicFile{folder_ / "one"}, Error);
+  std::error_code ignored;  // not everyone may make links on Windows
+  fs::create_symlink(folder_ / "two", folder_ / "one", ignored);
+  fs::create_symlink(folder_ / "one", folder_ / "two", ignored);
+  if (!ignored && !IsWine()) {
+    EXPECT_THROW(AtomicFile{folder_ / "one"}, Error);
+  }
   EXPECT_THROW(ReadFile(folder_ / "one"), Error);
   EXPECT_THROW(ReadFile(folder_ / "missing"), Error);
   EXPECT_THROW(ReadFile(folder_.path()), Error);

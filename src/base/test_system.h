@@ -1,4 +1,4 @@
-// What the rooms' tests ask of the system beyond base/: pipes. Not part of the library.
+// What the rooms' tests ask of the system beyond base/. Not part of the library.
 #pragma once
 
 #ifndef _WIN32
@@ -6,8 +6,22 @@
 #endif
 
 #include <filesystem>
+#include <string>
+
+#include "base/paths.h"
+#include "base/shared_library.h"
 
 namespace bitpress {
+
+// Returns whether Wine stands for Windows. It does not do all that Windows does.
+inline bool IsWine() {
+#ifdef _WIN32
+  std::string why;
+  return SharedLibrary(PathOf("ntdll.dll"), why).Find("wine_get_version") != nullptr;
+#else
+  return false;
+#endif
+}
 
 // Makes a pipe with a name, and returns whether it could; on Windows there are none in folders.
 inline bool MakePipe([[maybe_unused]] const std::filesystem::path& path) {

@@ -68,6 +68,10 @@ bool StaysInside(std::string_view location) {
       location[0] == '/' || location[0] == '\\') {
     return false;
   }
+#ifdef _WIN32
+  // A second content of a file, "name:stream", is inside the folder, but no file beside the model.
+  if (location.find(':') != std::string_view::npos) return false;
+#endif
   std::string slashes(location);
   std::ranges::replace(slashes, '\\', '/');
   int depth = 0;

@@ -81,7 +81,7 @@ Ort::SessionOptions MakeOptions(const SessionOptions& options) {
   result.AddConfigEntry("session.save_model_format", "ONNX");
   if (!options.external_data_folder.empty()) {
     result.AddConfigEntry("session.model_external_initializers_file_folder_path",
-                          options.external_data_folder.c_str());
+                          PathText(options.external_data_folder).c_str());
   }
   if (!options.optimized_model_path.empty()) {
     result.SetOptimizedModelFilePath(options.optimized_model_path.c_str());

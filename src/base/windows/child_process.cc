@@ -30,8 +30,11 @@ struct Handle {
 };
 
 // Returns the word as programs of Windows read it back from their command line: in quotes, in which
-// backslashes count double in front of a quote.
+// backslashes count double in front of a quote, unless it is plain. (cmd.exe has rules of its own.)
 std::wstring Quoted(std::string_view word) {
+  if (!word.empty() && word.find_first_of(" \t\"") == std::string_view::npos) {
+    return windows::Wide(word);
+  }
   std::wstring quoted = L"\"";
   size_t num_backslashes = 0;
   for (const wchar_t c : windows::Wide(word)) {

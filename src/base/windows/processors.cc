@@ -11,7 +11,6 @@
 #include <bit>
 
 #include "base/text.h"
-#include "base/windows/wide.h"
 
 namespace bitpress {
 
@@ -25,13 +24,18 @@ size_t UsableProcessors() {
   return std::max<size_t>(1, ::GetActiveProcessorCount(ALL_PROCESSOR_GROUPS));
 }
 
+// The processor knows its own name: 48 letters in three answers. (That of Arm is in the registry,
+// of which a library asks nothing.)
 std::string ProcessorName() {
-  std::array<wchar_t, 128> name{};
-  DWORD size = sizeof(name) - sizeof(wchar_t);
-  const LSTATUS status =
-      ::RegGetValueW(HKEY_LOCAL_MACHINE, LR"(HARDWARE\DESCRIPTION\System\CentralProcessor\0)",
-                     L"ProcessorNameString", RRF_RT_REG_SZ, nullptr, name.data(), &size);
-  return status == ERROR_SUCCESS ? std::string(Trim(windows::Narrow(name.data()))) : "";
+  std::string name;
+#ifdef __x86_64__
+  for (const unsigned part : {0x80000002U, 0x80000003U, 0x80000004U}) {
+    std::array<unsigned, 4> letters{};
+    __get_cpuid(part, &letters[0], &letters[1], &letters[2], &letters[3]);
+    name.append(reinterpret_cast<const char*>(letters.data()), sizeof(letters));
+  }
+#endif
+  return std::string(Trim(name.substr(0, name.find('\0'))));
 }
 
 std::vector<std::string> InstructionSets() {
