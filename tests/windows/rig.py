@@ -12,7 +12,7 @@ from onnx import helper
 
 HERE = Path(__file__).resolve().parent
 WINE = HERE / "wine.sh"
-# What ./dev windows builds: the program, the operator library, unit tests, sessions.exe, and ONNX Runtime beside them.
+# What ./dev windows builds: the operator library, unit tests, the program, sessions.exe, and ONNX Runtime beside them.
 BUILD = from_environment("BITPRESS_WINDOWS_DIR", ROOT / "build" / "windows" / "win_amd64")
 ROOMS_OF_OPERATORS = ("base", "formats", "kernels", "custom_ops")
 
@@ -21,7 +21,7 @@ def why_not():
     """Returns why nothing can be run, or None."""
     if not shutil.which("wine"):
         return "Wine is not installed: ./dev windows does that"
-    missing = [name for name in ("bitpress.exe", "bitpress_ops.dll", "sessions.exe", "onnxruntime.dll") if not (BUILD / name).is_file()]
+    missing = [name for name in ("bitpress_ops.dll", "sessions.exe", "onnxruntime.dll") if not (BUILD / name).is_file()]
     if missing:
         return f"the build for Windows has no {missing[0]}: run ./dev windows"
     sources = [path for room in ROOMS_OF_OPERATORS for path in (ROOT / "src" / room).rglob("*.[ch]*")]
