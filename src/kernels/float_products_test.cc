@@ -63,7 +63,7 @@ TEST(PlaneProducts, AreThoseOfSumsInDoubleInEachTarget) {
   const std::vector<float> taps = SomeFloats(kOffsets.size(), 3);
   const std::vector<float> x = SomeFloats(160, 4);
   OnEveryTarget([&] {
-    for (const size_t count : {1, 16, 77}) {
+    for (const size_t count : {size_t{1}, size_t{16}, size_t{77}}) {
       std::vector<float> y(96, 7.0F);
       CorrelatePlane(x.data(), count, taps, kOffsets, 0.25F, y.data());
       std::vector<float> g = SomeFloats(96, 5);
