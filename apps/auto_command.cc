@@ -7,6 +7,7 @@
 #include <memory>
 #include <string>
 
+#include "base/paths.h"
 #include "base/text.h"
 #include "command.h"
 #include "config_options.h"
@@ -84,7 +85,7 @@ std::string DescribeChoice(const AutoArguments& options, const tasks::AutoReport
   } else {
     text += fmt::format("  none keeps {}: this is the best\n", report.goals.limits.Text());
   }
-  const std::string page = options.request.page.string();
+  const std::string page = PathText(options.request.page);
   if (!page.empty()) text += fmt::format("  page: {}\n", page);
   if (!chosen.command.empty()) text += fmt::format("  again: {}\n", chosen.command);
   for (const std::string& note : report.notes) {
@@ -114,8 +115,8 @@ std::string SampleWords(const SampleArguments& samples) {
 
 void RunAuto(AutoArguments& options) {
   tasks::AutoOptions& request = options.request;
-  request.model = options.model;
-  request.output = options.output;
+  request.model = PathOf(options.model);
+  request.output = PathOf(options.output);
   request.report = options.json.file();
   request.samples = options.samples.Spec();
   request.sample_words = SampleWords(options.samples);
@@ -233,9 +234,9 @@ void AddAutoCommand(CLI::App& program) {
       "  bitpress auto decoder.onnx -o best.onnx --text news.txt --tokenizer tokenizer.json\n");
   command->callback([options] {
     if (!options->has_no_page) {
-      options->request.page =
-          options->page.empty() ? std::filesystem::path(options->output).replace_extension(".html")
-                                : std::filesystem::path(options->page);
+      options->request.page = options->page.empty()
+                                  ? PathOf(options->output).replace_extension(".html")
+                                  : PathOf(options->page);
     }
     RunAuto(*options);
   });

@@ -4,6 +4,7 @@
 #include <memory>
 #include <string>
 
+#include "base/paths.h"
 #include "base/text.h"
 #include "command.h"
 #include "json_option.h"
@@ -32,7 +33,7 @@ std::string ClosenessOf(const tasks::HubFile& file) {
 std::string Summarize(const tasks::HubReport& report) {
   size_t width = 0;
   for (const tasks::HubFile& file : report.files) width = std::max(width, file.file.size());
-  std::string text = fmt::format("{}: {} models, {} other files\n", report.output.string(),
+  std::string text = fmt::format("{}: {} models, {} other files\n", PathText(report.output),
                                  report.files.size(), report.copied.size());
   for (const tasks::HubFile& file : report.files) {
     text +=

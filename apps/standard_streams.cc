@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "base/error.h"
+#include "base/paths.h"
 #include "command.h"
 
 namespace bitpress::apps {
@@ -22,7 +23,7 @@ void ReadInput(const fs::path& path) {
   }
   file.close();
   if (std::ferror(stdin) != 0 || !file) {
-    Fail(ErrorCode::kIo, "cannot read standard input to '{}'", path.string());
+    Fail(ErrorCode::kIo, "cannot read standard input to '{}'", PathText(path));
   }
 }
 
@@ -36,18 +37,18 @@ StandardStreams::StandardStreams(int argc, char** argv) : arguments_(argv, argv 
     const std::string_view before = arguments_[i - 1];
     if (argument == "--output=-") {
       output_ = Folder() / "output.onnx";
-      argument = "--output=" + output_.string();
+      argument = "--output=" + PathText(output_);
     }
     if (argument != "-") continue;
     if (before == "--json") {
       has_json = true;
     } else if (before == "-o" || before == "--output") {
       output_ = Folder() / "output.onnx";
-      argument = output_.string();
+      argument = PathText(output_);
     } else if (input.empty()) {
       input = Folder() / "input.onnx";
       ReadInput(input);
-      argument = input.string();
+      argument = PathText(input);
     } else {
       Fail(ErrorCode::kInvalidArgument,
            "standard input (-) is read once: give a file for the other");
@@ -71,7 +72,7 @@ void StandardStreams::Finish() const {
   PrintTo(stdout);
   std::error_code error;
   if (output_.empty() || !fs::exists(output_, error)) return;
-  if (fs::exists(output_.string() + ".data", error)) {
+  if (fs::exists(WithSuffix(output_, ".data"), error)) {
     Fail(ErrorCode::kUnsupported,
          "the model has a second file with its weights, which standard output cannot hold: give a "
          "file to -o");

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Compares the #includes under src/ and the edges of its CMake targets with the tables in docs/design.md, and finds source
-files that no target builds.
+files that no target builds, and paths that become text in another way than base/paths.h has.
 
     python tests/include_check.py [--root DIR] [--build-dir BUILD]     (with BUILD: also what compile_commands.json lacks)
 """
@@ -13,6 +13,8 @@ from pathlib import Path
 
 INCLUDE = re.compile(r'^\s*#\s*include\s*(["<])([^">]+)[">]')
 SOURCES = (".h", ".cc", ".inc")
+PATH_TEXT = re.compile(r"\.(?:generic_)?string\(\)")
+ERROR_TEXT = re.compile(r"\b(?:error|code|ignored)\.message\(\)")
 
 
 class DesignError(Exception):
@@ -109,6 +111,21 @@ def check_system_headers(root, homes):
     return errors
 
 
+def check_path_texts(root):
+    """Errors: paths and failures of the system as text without base/paths.h and base/system_error.h, which know what is UTF-8. (Tests may.)"""
+    errors = []
+    for folder in ("src", "apps", "python"):
+        for path in sorted(p for p in (root / folder).rglob("*") if p.suffix in SOURCES):
+            shown = path.relative_to(root)
+            if shown.parts[:2] == ("src", "base") or "test_" in path.name or path.stem.endswith("_test"):
+                continue
+            for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+                for found, wanted in (PATH_TEXT.search(line), "PathText"), (ERROR_TEXT.search(line), "ErrorText"):
+                    if found:
+                        errors.append(f"{shown}:{number}: '{found[0]}' is no UTF-8 on Windows: use {wanted}")
+    return errors
+
+
 def check_cmake(source_root, rooms, used):
     """The ROOMS of each bitpress_room(...): within the table, and enough for what the room includes."""
     errors, linked = [], {}
@@ -164,7 +181,7 @@ def check(root, build_dir=None):
     """All errors, one line each."""
     rooms, homes = read_design((root / "docs" / "design.md").read_text(encoding="utf-8"))
     errors, used = check_includes(root / "src", rooms, homes)
-    errors += check_cmake(root / "src", rooms, used) + check_system_headers(root, homes)
+    errors += check_cmake(root / "src", rooms, used) + check_system_headers(root, homes) + check_path_texts(root)
     return errors + (check_built(root, build_dir) if build_dir else [])
 
 

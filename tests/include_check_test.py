@@ -73,6 +73,17 @@ def test_a_bad_include_is_found(tree, name, line, message):
     assert message in errors[0]
 
 
+@pytest.mark.parametrize("line, wanted", [("return path.string();", "PathText"), ("return path.generic_string();", "PathText"),
+                                          ("return error.message();", "ErrorText")])
+def test_text_of_a_path_comes_from_base(tree, line, wanted):
+    for name in ("src/base/text.cc", "src/graph/path_test.cc"):
+        (tree / name).write_text(line + "\n")
+    assert include_check.check(tree) == []
+    (tree / "src/graph/path.cc").write_text(line + "\n")
+    errors = include_check.check(tree)
+    assert len(errors) == 1 and errors[0].startswith("src/graph/path.cc:1: ") and errors[0].endswith(f"use {wanted}")
+
+
 def test_a_bad_cmake_edge_is_found(tree):
     path = tree / "src/graph/CMakeLists.txt"
     path.write_text(path.read_text().replace("ROOMS base", "ROOMS base runtime"))

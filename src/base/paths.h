@@ -29,4 +29,10 @@ std::filesystem::path SystemPath(const std::filesystem::path& path);
 // Returns the path with more behind its last name: "m.onnx" and ".data" give "m.onnx.data".
 std::filesystem::path WithSuffix(std::filesystem::path path, std::string_view suffix);
 
+// Returns whether a location that a file names stays inside the folder it lies in, for readers on
+// every system: on Windows a backslash divides as well, there are drives, and dots and spaces at
+// the end of a name count for nothing. The file of one system must not be a trap on another. Links
+// are not followed.
+bool StaysInside(std::string_view location);
+
 }  // namespace bitpress

@@ -294,7 +294,7 @@ std::string DescribeFilesLeftOut(const fs::path& folder) {
   for (fs::recursive_directory_iterator entry(folder, error), end; !error && entry != end;
        entry.increment(error)) {
     const fs::path& path = entry->path();
-    if (path.filename().string().starts_with('.')) {
+    if (PathText(path.filename()).starts_with('.')) {
       entry.disable_recursion_pending();
       continue;
     }
@@ -303,7 +303,7 @@ std::string DescribeFilesLeftOut(const fs::path& folder) {
     if (KindOf(path)) {
       ++num_samples;
     } else {
-      const std::string ending = ToLower(path.extension().string());
+      const std::string ending = ToLower(PathText(path.extension()));
       ++others[ending.empty() ? "without an ending" : ending];
     }
   }
@@ -312,7 +312,7 @@ std::string DescribeFilesLeftOut(const fs::path& folder) {
   std::vector<std::string> counts;
   for (const auto& [ending, count] : others) counts.push_back(fmt::format("{} {}", count, ending));
   return fmt::format("folder '{}': {} of {} files are left out, which are no samples: {}",
-                     folder.string(), num_files - num_samples, num_files, Join(counts, ", "));
+                     PathText(folder), num_files - num_samples, num_files, Join(counts, ", "));
 }
 
 std::unique_ptr<Source> OpenSource(const SourceOptions& options) {

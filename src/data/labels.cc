@@ -139,7 +139,7 @@ std::vector<NamedField> ParseColumn(std::string_view text, std::string_view what
 }
 
 std::vector<NamedField> LoadColumn(const std::filesystem::path& csv, std::string_view column) {
-  return ParseColumn(ReadFile(csv), csv.string(), column);
+  return ParseColumn(ReadFile(csv), PathText(csv), column);
 }
 
 std::vector<LabelledFile> ParseLabels(std::string_view text, std::string_view what) {

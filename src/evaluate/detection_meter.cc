@@ -5,6 +5,7 @@
 
 #include "base/atomic_file.h"
 #include "base/error.h"
+#include "base/paths.h"
 #include "base/text.h"
 #include "evaluate/detection.h"
 #include "evaluate/task_meters.h"
@@ -24,7 +25,7 @@ std::map<std::string, CocoImage> ReadCoco(const std::string& file) {
   using Json = nlohmann::json;
   std::map<std::string, CocoImage> images;
   try {
-    const Json coco = Json::parse(ReadFile(file));
+    const Json coco = Json::parse(ReadFile(PathOf(file)));
     std::map<int64_t, int64_t> classes;
     for (const Json& category : coco.at("categories")) {
       classes.emplace(category.at("id").get<int64_t>(), 0);
@@ -134,7 +135,7 @@ class DetectionMeter : public TaskMeter {
     if (coco_.empty()) return;
     auto image = coco_.find(sample.name);
     if (image == coco_.end()) {
-      image = coco_.find(std::filesystem::path(sample.name).filename().string());
+      image = coco_.find(PathText(PathOf(sample.name).filename()));
     }
     if (image == coco_.end()) return;
     // Precision counts boxes of every score, as far as they may matter.

@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "base/error.h"
+#include "base/paths.h"
 #include "base/text.h"
 #include "data/labels.h"
 #include "evaluate/detection.h"
@@ -290,7 +291,7 @@ const std::string* LabelOf(const std::map<std::string, std::string>& labels,
                            const std::string& sample) {
   auto found = labels.find(sample);
   if (found == labels.end()) {
-    found = labels.find(std::filesystem::path(sample).filename().string());
+    found = labels.find(PathText(PathOf(sample).filename()));
   }
   return found == labels.end() ? nullptr : &found->second;
 }

@@ -1,8 +1,6 @@
 #include "graph/external_data.h"
 
 #include <algorithm>
-#include <array>
-#include <cctype>
 #include <charconv>
 #include <cstring>
 #include <optional>
@@ -14,7 +12,6 @@
 #include "base/paths.h"
 #include "base/system_error.h"
 #include "base/system_files.h"
-#include "base/text.h"
 #include "graph/tensor_proto.h"
 
 namespace bitpress::graph {
@@ -46,42 +43,6 @@ bool IsInside(const fs::path& path, const fs::path& folder) {
   const auto [in_folder, in_path] =
       std::mismatch(folder.begin(), folder.end(), path.begin(), path.end());
   return in_folder == folder.end() && in_path != path.end();
-}
-
-// Returns whether a part of a path is a device of Windows, which stands in every folder.
-bool IsDevice(std::string_view part) {
-  constexpr std::array<std::string_view, 6> kDevices{"aux",     "con", "conin$",
-                                                     "conout$", "nul", "prn"};
-  const std::string name = ToLower(part);
-  const bool is_port = name.size() == 4 && (name.starts_with("com") || name.starts_with("lpt")) &&
-                       name[3] >= '0' && name[3] <= '9';
-  return is_port || IsOneOf(name, kDevices);
-}
-
-// Returns whether a location stays inside the folder for readers on every system: on Windows a
-// backslash divides as well, there are drives, and dots and spaces at the end of a name count for
-// nothing. The file of one system must not be a trap on another.
-bool StaysInside(std::string_view location) {
-  const bool has_drive = location.size() > 1 && location[1] == ':' &&
-                         std::isalpha(static_cast<unsigned char>(location[0])) != 0;
-  if (location.empty() || location.find('\0') != std::string_view::npos || has_drive ||
-      location[0] == '/' || location[0] == '\\') {
-    return false;
-  }
-#ifdef _WIN32
-  // A second content of a file, "name:stream", is inside the folder, but no file beside the model.
-  if (location.find(':') != std::string_view::npos) return false;
-#endif
-  std::string slashes(location);
-  std::ranges::replace(slashes, '\\', '/');
-  int depth = 0;
-  for (const std::string& part : Split(slashes, '/')) {
-    if (part.empty() || part == ".") continue;
-    const bool is_up = part.find_first_not_of(". ") == std::string::npos;
-    depth += is_up ? -1 : 1;
-    if (depth < 0 || (is_up && part != "..") || IsDevice(part)) return false;
-  }
-  return depth > 0;
 }
 
 // Returns the real path of `location`. It follows symbolic links before it decides whether the path

@@ -12,7 +12,9 @@
 
 #include "base/atomic_file.h"
 #include "base/error.h"
+#include "base/paths.h"
 #include "base/scratch_folder.h"
+#include "base/system_error.h"
 #include "base/text.h"
 #include "data/kept_samples.h"
 #include "graph/staged_model.h"
@@ -73,15 +75,15 @@ class Candidate {
       : path_(folder / name / output.filename()) {
     std::error_code error;
     fs::create_directory(folder / name, error);
-    if (error) Fail(ErrorCode::kIo, "cannot write '{}': {}", output.string(), error.message());
+    if (error) Fail(ErrorCode::kIo, "cannot write '{}': {}", PathText(output), ErrorText(error));
   }
   const fs::path& path() const { return path_; }
   // A model of several files names them, so it cannot be renamed.
   bool CanMove() const {
-    const fs::path data = path_.string() + ".data";
+    const fs::path data = WithSuffix(path_, ".data");
     std::error_code error;
     const bool has_data = fs::exists(data, error);
-    if (error) Fail(ErrorCode::kIo, "cannot look for '{}': {}", data.string(), error.message());
+    if (error) Fail(ErrorCode::kIo, "cannot look for '{}': {}", PathText(data), ErrorText(error));
     return !has_data;
   }
 
@@ -92,7 +94,7 @@ class Candidate {
 void Rename(const fs::path& from, const fs::path& to) {
   std::error_code error;
   fs::rename(from, to, error);
-  if (error) Fail(ErrorCode::kIo, "cannot write '{}': {}", to.string(), error.message());
+  if (error) Fail(ErrorCode::kIo, "cannot write '{}': {}", PathText(to), ErrorText(error));
 }
 
 TrialOptions TrialsOf(const AutoOptions& options) {
@@ -148,7 +150,7 @@ class AutoRun {
     }
     if (!best_) {
       Fail(ErrorCode::kInvalidArgument, "'{}': no configuration could be tried; {}: {}",
-           options_.model.string(), report_.trials[0].config, report_.trials[0].error);
+           PathText(options_.model), report_.trials[0].config, report_.trials[0].error);
     }
     report_.chosen = *best_;
     report_.is_tolerable = report_.trials[*best_].keeps_limits;
@@ -220,7 +222,7 @@ class AutoRun {
       // A full disk says nothing about the configuration, and the next one would not fit either.
       if (error.code() == ErrorCode::kIo) throw;
       // Files are named as they will be called: reports of equal runs are equal.
-      tried.error = Replaced(error.what(), trial_.path().string(), output_.string());
+      tried.error = Replaced(error.what(), PathText(trial_.path()), PathText(output_));
       return;
     }
     tried.file_bytes = quantized.output_bytes;
@@ -264,8 +266,8 @@ class AutoRun {
                                                &plan::Preset::name) != plan::AllPresets().end();
       if (!is_preset) return "";
     }
-    std::string command = report::QuantizeCommand(candidate.config, options_.model.string(),
-                                                  options_.output.string());
+    std::string command = report::QuantizeCommand(candidate.config, PathText(options_.model),
+                                                  PathText(options_.output));
     if (!options_.sample_words.empty()) command += " " + options_.sample_words;
     if (options_.target != Target::kAutomatic) {
       command += fmt::format(" --target {}", plan::ProfileOf(options_.target).name);
@@ -307,7 +309,7 @@ void CheckPage(const AutoOptions& options) {
   for (const fs::path* const model : {&options.model, &options.output}) {
     if (page != fs::weakly_canonical(*model, ignored)) continue;
     Fail(ErrorCode::kInvalidArgument,
-         "'{}' is the name of a model: choose another name for the page", options.page.string());
+         "'{}' is the name of a model: choose another name for the page", PathText(options.page));
   }
   const AtomicFile probe(options.page);
 }

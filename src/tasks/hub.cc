@@ -2,16 +2,18 @@
 
 #include <algorithm>
 #include <array>
-#include <fstream>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <random>
 #include <set>
 #include <string_view>
 #include <system_error>
 #include <utility>
 
+#include "base/atomic_file.h"
 #include "base/error.h"
 #include "base/fields_json.h"
+#include "base/paths.h"
 #include "base/scratch_folder.h"
 #include "base/text.h"
 #include "data/token_inputs.h"
@@ -90,10 +92,9 @@ std::vector<HubFormat> FormatsOf(const std::vector<std::string>& dtypes) {
 }
 
 nlohmann::json ReadJson(const fs::path& path) {
-  std::ifstream stream(path);
-  nlohmann::json json = nlohmann::json::parse(stream, nullptr, false);
+  nlohmann::json json = nlohmann::json::parse(ReadFile(path), nullptr, false);
   if (json.is_discarded() || !json.is_object()) {
-    Fail(ErrorCode::kInvalidArgument, "'{}' is no JSON object", path.string());
+    Fail(ErrorCode::kInvalidArgument, "'{}' is no JSON object", PathText(path));
   }
   return json;
 }
@@ -119,8 +120,16 @@ struct FolderModels {
 // ...
 void AddGenaiModels(const nlohmann::json& json, std::set<fs::path>& found) {
   if (json.is_object() && json.contains("filename") && json["filename"].is_string()) {
-    const auto name = json["filename"].get<std::string>();
-    if (fs::path(name).extension() == ".onnx") found.insert(name);
+    const auto text = json["filename"].get<std::string>();
+    const fs::path name = PathOf(text);
+    if (name.extension() == ".onnx") {
+      if (!StaysInside(text)) {
+        Fail(ErrorCode::kInvalidArgument,
+             "genai_config.json names the model '{}', expected a relative path inside the folder",
+             text);
+      }
+      found.insert(name);
+    }
   }
   if (!json.is_structured()) return;
   for (const auto& item : json) AddGenaiModels(item, found);
@@ -128,7 +137,7 @@ void AddGenaiModels(const nlohmann::json& json, std::set<fs::path>& found) {
 
 FolderModels FindModels(const fs::path& folder) {
   if (!fs::is_directory(folder)) {
-    Fail(ErrorCode::kIo, "there is no folder '{}'", folder.string());
+    Fail(ErrorCode::kIo, "there is no folder '{}'", PathText(folder));
   }
   FolderModels models;
   models.is_genai = fs::exists(folder / "genai_config.json");
@@ -142,22 +151,22 @@ FolderModels FindModels(const fs::path& folder) {
     }
   }
   for (const fs::path& model : found) {
-    const bool is_other = !models.is_genai && IsOtherFormat(model.stem().string());
+    const bool is_other = !models.is_genai && IsOtherFormat(PathText(model.stem()));
     (is_other ? models.others : models.floats).push_back(model);
   }
   if (models.floats.empty()) {
     Fail(ErrorCode::kInvalidArgument,
          "'{}' holds no float model: expected onnx/model.onnx, as Optimum exports it, or .onnx "
          "files in the folder itself{}",
-         folder.string(),
+         PathText(folder),
          models.others.empty() ? "" : "; those that are there have another format");
   }
   for (const auto* list : {&models.floats, &models.others}) {
     for (const fs::path& model : *list) {
       for (const auto& entry : fs::directory_iterator((folder / model).parent_path())) {
         // model.onnx_data, model.onnx.data: files that begin with a model's name
-        const std::string name = entry.path().filename().string();
-        if (name != model.filename() && name.starts_with(model.filename().string())) {
+        const fs::path name = entry.path().filename();
+        if (name != model.filename() && PathText(name).starts_with(PathText(model.filename()))) {
           models.data.insert(model.parent_path() / name);
         }
       }
@@ -166,19 +175,22 @@ FolderModels FindModels(const fs::path& folder) {
   return models;
 }
 
-// Copies all files but models and their data. Returns their names.
+// Copies all files but models, their data, and what lies in `to`. Returns their names.
 std::vector<std::string> CopyOthers(const fs::path& from, const fs::path& to,
                                     const FolderModels& models) {
   std::vector<std::string> copied;
   std::set<fs::path> skipped = models.data;
   skipped.insert(models.floats.begin(), models.floats.end());
   skipped.insert(models.others.begin(), models.others.end());
-  for (const auto& entry : fs::recursive_directory_iterator(from)) {
-    const fs::path name = entry.path().lexically_relative(from);
-    if (!entry.is_regular_file() || skipped.contains(name)) continue;
+  for (auto entry = fs::recursive_directory_iterator(from); entry != fs::end(entry); ++entry) {
+    const fs::path name = entry->path().lexically_relative(from);
+    if (entry->is_directory() && fs::equivalent(entry->path(), to)) {
+      entry.disable_recursion_pending();
+    }
+    if (!entry->is_regular_file() || skipped.contains(name)) continue;
     fs::create_directories((to / name).parent_path());
-    fs::copy_file(entry.path(), to / name, fs::copy_options::overwrite_existing);
-    copied.push_back(name.generic_string());
+    fs::copy_file(entry->path(), to / name, fs::copy_options::overwrite_existing);
+    copied.push_back(PortablePathText(name));
   }
   std::sort(copied.begin(), copied.end());
   return copied;
@@ -252,6 +264,10 @@ plan::QuantConfig ConfigOf(const HubFormat& format) {
   return config;
 }
 
+std::string NameOf(const fs::path& model, const HubFormat& format) {
+  return PathText(model.stem()) + std::string(format.suffix) + ".onnx";
+}
+
 // Writes a file from the float model. Returns what `quantize` warns of.
 std::vector<std::string> WriteFormat(const fs::path& model, const fs::path& output,
                                      const HubFormat& format, const HubOptions& options) {
@@ -307,15 +323,15 @@ void Compare(const fs::path& path, const fs::path& given, const HubSamples& samp
   }
   const deploy::TargetReport& report = *outcome.report;
   if (!report.is_run && !samples.samples.empty()) {
-    Fail(ErrorCode::kRuntime, "'{}' does not {} in {}: {}", path.string(),
+    Fail(ErrorCode::kRuntime, "'{}' does not {} in {}: {}", PathText(path),
          report.is_loaded ? "run" : "load", report.runtime, report.error);
   }
   if (!report.is_loaded) {
-    Fail(ErrorCode::kRuntime, "'{}' does not load in {}: {}", path.string(), report.runtime,
+    Fail(ErrorCode::kRuntime, "'{}' does not load in {}: {}", PathText(path), report.runtime,
          report.error);
   }
   if (!report.library_operators.empty()) {
-    Fail(ErrorCode::kUnsupported, "'{}' needs the operator library ({})", path.string(),
+    Fail(ErrorCode::kUnsupported, "'{}' needs the operator library ({})", PathText(path),
          report.library_operators.begin()->first);
   }
   if (!report.closeness || !report.closeness->why_not.empty()) {
@@ -333,18 +349,34 @@ void Compare(const fs::path& path, const fs::path& given, const HubSamples& samp
   }
 }
 
+bool HaveSameRecipe(const HubFormat& a, const HubFormat& b) {
+  return a.preset == b.preset && a.settings == b.settings && a.target == b.target &&
+         a.has_half_rest == b.has_half_rest;
+}
+
+// Makes a file again under another name. Returns nothing if it has its data in a second file, which
+// has the first name in it.
+std::optional<HubFile> CopyUnderName(const HubFile& made, const fs::path& model,
+                                     const HubFormat& format, const HubOptions& options) {
+  const fs::path from = options.output / PathOf(made.file);
+  if (fs::file_size(from) != made.num_bytes) return std::nullopt;
+  HubFile file = made;
+  file.file = PortablePathText(model.parent_path() / PathOf(NameOf(model, format)));
+  file.dtype = format.dtype;
+  fs::copy_file(from, options.output / PathOf(file.file), fs::copy_options::overwrite_existing);
+  return file;
+}
+
 HubFile MakeFile(const fs::path& model, const HubFormat& format, bool keeps_name,
                  const HubSamples& samples, const HubOptions& options) {
   const fs::path given = options.folder / model;
-  const std::string name = keeps_name
-                               ? model.filename().string()
-                               : model.stem().string() + std::string(format.suffix) + ".onnx";
+  const std::string name = keeps_name ? PathText(model.filename()) : NameOf(model, format);
   HubFile file;
-  file.model = model.generic_string();
-  file.file = (model.parent_path() / name).generic_string();
+  file.model = PortablePathText(model);
+  file.file = PortablePathText(model.parent_path() / PathOf(name));
   file.dtype = format.dtype;
   file.float_bytes = graph::StoredBytes(given);
-  const fs::path path = options.output / file.file;
+  const fs::path path = options.output / PathOf(file.file);
   fs::create_directories(path.parent_path());
   WithContext(fmt::format("'{}'", file.file), [&] {
     if (!format.preset.empty()) {
@@ -371,20 +403,27 @@ HubReport MakeFiles(const HubOptions& options, const std::vector<HubFormat>& for
     Fail(ErrorCode::kInvalidArgument,
          "'{}' is a folder of ONNX Runtime GenAI, whose files keep their names: give one dtype and "
          "another folder as the output",
-         options.folder.string());
+         PathText(options.folder));
   }
   HubReport report;
   report.output = options.output;
   fs::create_directories(options.output);
   if (!is_same) report.copied = CopyOthers(options.folder, options.output, models);
-  for (const fs::path& other : models.others) report.left_out.push_back(other.generic_string());
+  for (const fs::path& other : models.others) report.left_out.push_back(PortablePathText(other));
   for (const fs::path& model : models.floats) {
-    const HubSamples samples = WithContext(fmt::format("'{}'", model.generic_string()), [&] {
+    const HubSamples samples = WithContext(fmt::format("'{}'", PortablePathText(model)), [&] {
       return SamplesFor(options.folder / model, options);
     });
     report.are_samples_random |= samples.are_random;
-    for (const HubFormat& format : formats) {
-      report.files.push_back(MakeFile(model, format, models.is_genai, samples, options));
+    const size_t first = report.files.size();
+    for (size_t i = 0; i < formats.size(); ++i) {
+      std::optional<HubFile> file;
+      for (size_t j = 0; j < i && !file; ++j) {
+        if (!HaveSameRecipe(formats[i], formats[j])) continue;
+        file = CopyUnderName(report.files[first + j], model, formats[i], options);
+      }
+      report.files.push_back(file ? *file
+                                  : MakeFile(model, formats[i], models.is_genai, samples, options));
     }
   }
   return report;

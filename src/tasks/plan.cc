@@ -25,7 +25,7 @@ plan::QuantPlan Make(const fs::path& model, plan::QuantConfig config,
   const graph::Model prepared = rewrite::Prepare(model, {.preparation = preparation,
                                                          .rewrites = plan::ResolveRewrites(config),
                                                          .disabled_passes = disabled_passes});
-  plan::QuantPlan plan = plan::MakePlan(config, prepared, model.filename().string());
+  plan::QuantPlan plan = plan::MakePlan(config, prepared, PathText(model.filename()));
   if (imported != nullptr) {
     *report =
         WithContext("the imported decisions", [&] { return interop::Apply(*imported, plan); });

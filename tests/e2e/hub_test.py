@@ -124,6 +124,21 @@ def test_a_folder_of_genai_keeps_its_names(bitpress, folder, tmp_path):
     assert "give one dtype" in bitpress.error("hub", folder, "-o", tmp_path / "out")
 
 
+@pytest.mark.parametrize("name", ["../outside.onnx", "/outside.onnx", "a/../../outside.onnx", "..\\outside.onnx", "C:\\outside.onnx"])
+def test_a_configuration_names_no_model_outside_the_folder(bitpress, folder, tmp_path, name):
+    (folder / "genai_config.json").write_text(json.dumps({"model": {"decoder": {"filename": name}}}), encoding="utf-8")
+    (folder / "onnx" / "model.onnx").rename(tmp_path / "outside.onnx")
+    error = bitpress.error("hub", folder, "-o", tmp_path / "out" / "hub", "--dtypes", "q4")
+    assert name in error and "expected a relative path inside the folder" in error
+    assert not (tmp_path / "out" / "outside.onnx").exists()
+
+
+def test_an_output_inside_the_folder_is_not_copied_into_itself(bitpress, folder):
+    for _ in range(2):
+        bitpress.ok("hub", folder, "-o", folder / "out", "--dtypes", "fp16")
+        assert sorted(path.name for path in (folder / "out").iterdir()) == ["1_Pooling", "config.json", "onnx", "tokenizer.json"]
+
+
 def test_what_a_browser_lacks_is_named(bitpress, folder, tmp_path, operator_library):
     model = encoder()
     model.opset_import.append(helper.make_opsetid("com.amd.quark", 1))
