@@ -42,6 +42,10 @@ std::string SomeOf(const std::vector<std::string>& names) {
                      rest > 0 ? fmt::format(" and {} more", rest) : "");
 }
 
+void SayNotes(const std::vector<std::string>& notes) {
+  for (const std::string& note : notes) fmt::print(stderr, "bitpress: {}\n", note);
+}
+
 void SayImport(const interop::ImportReport& report, const std::string& file) {
   fmt::print(stderr, "bitpress: {} tensors take the decisions of '{}'\n", report.num_rows, file);
   if (!report.unmatched.empty()) {
@@ -52,7 +56,7 @@ void SayImport(const interop::ImportReport& report, const std::string& file) {
     fmt::print(stderr, "bitpress: {} tensors stay float, because the file does not name them: {}\n",
                report.now_float.size(), SomeOf(report.now_float));
   }
-  for (const std::string& note : report.notes) fmt::print(stderr, "bitpress: {}\n", note);
+  SayNotes(report.notes);
 }
 
 plan::QuantPlan PlanOf(const PlanArguments& options) {
@@ -69,6 +73,14 @@ plan::QuantPlan PlanOf(const PlanArguments& options) {
   return plan;
 }
 
+// Returns the text of a file of another tool, and says what it cannot say.
+std::string Export(const interop::Decisions& decisions, interop::FileKind kind) {
+  std::vector<std::string> notes;
+  std::string text = interop::Write(decisions, kind, notes);
+  SayNotes(notes);
+  return text;
+}
+
 // Returns the text that the command writes.
 std::string TextOf(const PlanArguments& options) {
   const bool is_of_model = options.config.config.empty();
@@ -79,21 +91,15 @@ std::string TextOf(const PlanArguments& options) {
   if (is_of_model && !options.imported.empty()) {
     throw CLI::ValidationError("--import changes a plan, and a plan needs --config");
   }
-  std::vector<std::string> notes;
   if (is_of_model) {
-    const std::string text =
-        interop::Write(interop::ReadDecisions(PathOf(options.model)), *options.exported, notes);
-    for (const std::string& note : notes) fmt::print(stderr, "bitpress: {}\n", note);
-    return text;
+    return Export(interop::ReadDecisions(PathOf(options.model)), *options.exported);
   }
   const plan::QuantPlan plan = PlanOf(options);
   if (const size_t num_slow = plan::NumDynamicConvolutions(plan); num_slow > 0) {
     fmt::print(stderr, "bitpress: {}\n", DescribeDynamicConvolutions(num_slow));
   }
   if (!options.exported) return plan::ToJson(plan);
-  const std::string text = interop::Write(interop::DecisionsOf(plan), *options.exported, notes);
-  for (const std::string& note : notes) fmt::print(stderr, "bitpress: {}\n", note);
-  return text;
+  return Export(interop::DecisionsOf(plan), *options.exported);
 }
 
 void RunPlan(const PlanArguments& options) {

@@ -5,7 +5,7 @@
 
 #include "base/atomic_file.h"
 #include "base/error.h"
-#include "formats/format_spec.h"
+#include "base/paths.h"
 #include "interop/files.h"
 #include "plan/strict_json.h"
 
@@ -19,10 +19,15 @@ std::string IntegerName(int64_t bits, bool is_signed) {
   return name;
 }
 
-std::optional<IntegerBits> IntegerBitsOf(const std::string& format) {
-  const auto rows = formats::AllFormats();
+const formats::FormatSpec* RowOf(std::string_view format) {
+  const std::span<const formats::FormatSpec> rows = formats::AllFormats();
   const auto row = std::ranges::find(rows, format, &formats::FormatSpec::name);
-  if (row == rows.end() || !row->is_integer()) return std::nullopt;
+  return row == rows.end() ? nullptr : &*row;
+}
+
+std::optional<IntegerBits> IntegerBitsOf(const std::string& format) {
+  const formats::FormatSpec* const row = RowOf(format);
+  if (row == nullptr || !row->is_integer()) return std::nullopt;
   return IntegerBits{row->element_bits, formats::IntegerRange(row->element_type).quant_min < 0};
 }
 
@@ -31,9 +36,9 @@ Decisions ReadDecisions(const std::filesystem::path& path) {
     Decisions decisions = DecisionsOf(graph::Model::Load(path));
     if (!decisions.tensors.empty()) return decisions;
     Fail(ErrorCode::kInvalidArgument, "'{}' holds no quantizers whose decisions could be read{}{}",
-         path.string(), decisions.notes.empty() ? "" : ": ", fmt::join(decisions.notes, "; "));
+         PathText(path), decisions.notes.empty() ? "" : ": ", fmt::join(decisions.notes, "; "));
   }
-  return WithContext(fmt::format("'{}'", path.string()), [&] {
+  return WithContext(fmt::format("'{}'", PathText(path)), [&] {
     const nlohmann::json file = plan::ParseJson(ReadFile(path));
     if (IsAimet(file)) return FromAimet(file);
     if (IsOverrides(file)) return FromOverrides(file);
@@ -72,8 +77,9 @@ Decisions DecisionsOf(const plan::QuantPlan& plan) {
 }
 
 std::string Write(const Decisions& decisions, FileKind kind, std::vector<std::string>& notes) {
-  const nlohmann::ordered_json file =
-      kind == FileKind::kOverrides ? ToOverrides(decisions) : ToAimet(decisions, kind, notes);
+  const nlohmann::ordered_json file = kind == FileKind::kOverrides
+                                          ? ToOverrides(decisions, notes)
+                                          : ToAimet(decisions, kind, notes);
   return file.dump(1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
 }
 

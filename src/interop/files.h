@@ -2,15 +2,20 @@
 #pragma once
 
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include "formats/format_spec.h"
 #include "interop/decisions.h"
 
 namespace bitpress::interop {
 
 // Returns our name of an integer type, such as "int8". Throws Error(kUnsupported) if there is none.
 std::string IntegerName(int64_t bits, bool is_signed);
+// Returns the row of a format in the table of formats, null if it has none of that name.
+const formats::FormatSpec* RowOf(std::string_view format);
 // Returns the bits of an integer format, and whether it is signed; nothing for other formats.
 struct IntegerBits {
   int64_t bits = 0;
@@ -28,6 +33,6 @@ nlohmann::ordered_json ToAimet(const Decisions& decisions, FileKind kind,
 // channel.
 bool IsOverrides(const nlohmann::json& file);
 Decisions FromOverrides(const nlohmann::json& file);
-nlohmann::ordered_json ToOverrides(const Decisions& decisions);
+nlohmann::ordered_json ToOverrides(const Decisions& decisions, std::vector<std::string>& notes);
 
 }  // namespace bitpress::interop

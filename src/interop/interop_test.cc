@@ -26,7 +26,7 @@ const Decision& DecisionFor(const Decisions& decisions, const std::string& value
 
 nlohmann::json Parse(const char* text) { return nlohmann::json::parse(text); }
 
-// What AIMET's documentation says of offsets: those of signed types count codes as unsigned ones.
+// AIMET's documentation says of offsets that those of signed types count codes as unsigned ones.
 TEST(Aimet, SignedTypesCountTheirCodesFromZeroBeforeVersion2) {
   const Decisions old = FromAimet(Parse(R"({"version":"0.6.1",
     "activation_encodings":{"x":[{"bitwidth":8,"dtype":"int","is_symmetric":"False","max":3.5,"min":-0.28,"offset":-19,"scale":0.015}]},
@@ -88,6 +88,18 @@ TEST(Overrides, GiveTypesScalesAndRanges) {
   EXPECT_EQ(DecisionFor(read, "y").params, (std::vector<formats::QParams>{{4.0F / 254, 0}}));
   EXPECT_EQ(DecisionFor(read, "w").axis, 1);
   EXPECT_EQ(DecisionFor(read, "w").params, (std::vector<formats::QParams>{{0.5F, 0}, {0.25F, 0}}));
+}
+
+TEST(Overrides, SayWhatTheyCannotSay) {
+  Decisions decisions;
+  decisions.tensors.push_back({.value = "x", .format = "mx6"});
+  decisions.tensors.push_back(
+      {.value = "w", .format = "int4", .granularity = Granularity::kPerBlock, .block_size = 32});
+  decisions.tensors.push_back({.value = "y", .format = "none"});
+  std::vector<std::string> notes;
+  EXPECT_EQ(ToOverrides(decisions, notes), nlohmann::ordered_json::object());
+  EXPECT_THAT(notes,
+              testing::ElementsAre("'x' is left out: mx6", "'w' is left out: int4 in blocks"));
 }
 
 plan::QuantPlan PlanOfConvnet() { return plan::PlanFor(plan::LoadModel("convnet.onnx"), "INT8"); }

@@ -86,10 +86,16 @@ Decisions FromOverrides(const json& file) {
   return decisions;
 }
 
-ordered_json ToOverrides(const Decisions& decisions) {
+ordered_json ToOverrides(const Decisions& decisions, std::vector<std::string>& notes) {
   ordered_json file = ordered_json::object();
   for (const Decision& decision : decisions.tensors) {
-    if (!IntegerBitsOf(decision.format)) continue;
+    if (decision.format == "none") continue;
+    const bool is_in_blocks = decision.granularity == Granularity::kPerBlock;
+    if (!IntegerBitsOf(decision.format) || is_in_blocks) {
+      notes.push_back(fmt::format("'{}' is left out: {}{}", decision.value, decision.format,
+                                  is_in_blocks ? " in blocks" : ""));
+      continue;
+    }
     ordered_json items = ordered_json::array();
     ordered_json base = {{"quant_type", TypeOf(decision.format)},
                          {"symmetric", decision.is_symmetric}};

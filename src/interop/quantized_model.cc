@@ -1,4 +1,4 @@
-// What the quantizers inside a model say: pairs of QuantizeLinear and DequantizeLinear, codes
+// The decisions that the quantizers inside a model hold: pairs of QuantizeLinear and DequantizeLinear, codes
 // behind DequantizeLinear or MatMulNBits, and our quantizers and packed weights of block formats.
 #include <algorithm>
 #include <cstring>
@@ -8,7 +8,6 @@
 
 #include "base/error.h"
 #include "base/text.h"
-#include "formats/format_spec.h"
 #include "interop/decisions.h"
 #include "interop/files.h"
 #include "ops/quantizer_nodes.h"
@@ -93,8 +92,7 @@ class ModelReader {
                       : name == "float8e5m2" ? "fp8_e5m2"
                                              : name;
     if (IntegerBitsOf(decision.format)) return Add(std::move(decision));
-    const auto formats = formats::AllFormats();
-    if (std::ranges::find(formats, decision.format, &formats::FormatSpec::name) == formats.end()) {
+    if (RowOf(decision.format) == nullptr) {
       decisions_.notes.push_back(
           fmt::format("'{}': codes of type {} are no format here", decision.value, name));
       return;
@@ -178,9 +176,8 @@ class ModelReader {
   // Reads a node of ours whose name holds the format.
   void ReadOurs(const Node& node, std::string_view prefix, const std::string& value) {
     const std::string format(node.op_type().substr(prefix.size()));
-    const auto formats = formats::AllFormats();
-    const auto row = std::ranges::find(formats, format, &formats::FormatSpec::name);
-    if (row == formats.end() || row->is_integer()) {
+    const formats::FormatSpec* const row = RowOf(format);
+    if (row == nullptr || row->is_integer()) {
       decisions_.notes.push_back(fmt::format("{} '{}': the sizes of its blocks are not read",
                                              node.op_type(), node.name()));
       return;

@@ -75,6 +75,8 @@ deploy::TargetReport CheckTarget(const CheckOptions& options) {
 }
 
 std::vector<std::string> BrokenRules(const std::filesystem::path& model, Target target) {
+  const plan::TargetProfile& profile = plan::ProfileOf(target);
+  if (profile.rules.empty() && profile.node_rules.empty()) return {};
   graph::Model loaded = graph::Model::Load(model);
   loaded.InferShapes();
   const bool is_quantized = !ops::QuantizedOperators(loaded).empty();
