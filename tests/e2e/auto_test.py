@@ -5,17 +5,10 @@ import shlex
 
 import numpy as np
 import pytest
-from models import conv_model, make_model, save, save_arrays, save_photos
+from models import conv_model, make_model, save, save_arrays
 from onnx import helper
 
 IMAGE = "crop=20,mean=0.5,std=0.5"
-
-
-@pytest.fixture(scope="module")
-def photos(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("photos")
-    save_photos(folder, 12)
-    return folder
 
 
 @pytest.fixture(scope="module")
@@ -97,9 +90,9 @@ def test_without_samples_nothing_is_measured_and_it_says_so(bitpress, large, tmp
     assert "without samples no loss is measured" in text
 
 
-def test_a_convolutional_network_with_photos_has_a_page(bitpress, photos, tmp_path):
+def test_a_convolutional_network_with_photos_has_a_page(bitpress, pictures, tmp_path):
     model = save(conv_model(), tmp_path / "conv.onnx")
-    text, report = auto(bitpress, model, tmp_path / "best.onnx", "--data", photos, "--image", IMAGE)
+    text, report = auto(bitpress, model, tmp_path / "best.onnx", "--data", pictures, "--image", IMAGE)
     assert report["network"] == "convolutional" and "convolutional network" in text
     page = (tmp_path / "best.html").read_text()
     assert '"trials":{"bitpress_auto":1' in page and 'id="trials-section"' in page

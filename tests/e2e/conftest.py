@@ -26,6 +26,14 @@ def photos(tmp_path):
 
 
 @pytest.fixture(scope="session")
+def pictures(tmp_path_factory):
+    """A folder of 12 photos as files."""
+    folder = tmp_path_factory.mktemp("pictures")
+    models.save_photos(folder, 12)
+    return folder
+
+
+@pytest.fixture(scope="session")
 def run_model(operator_library):
     """run_model(path, {input: array}) returns the outputs, computed by ONNX Runtime with our operators."""
 

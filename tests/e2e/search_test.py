@@ -12,13 +12,6 @@ IMAGE = "crop=20,mean=0.5,std=0.5"
 
 
 @pytest.fixture(scope="module")
-def photos(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("photos")
-    save_photos(folder, 12)
-    return folder
-
-
-@pytest.fixture(scope="module")
 def rows(tmp_path_factory):
     values = np.random.default_rng(3).standard_normal((16, 64)).astype(np.float32)
     return save_arrays(tmp_path_factory.mktemp("rows") / "samples", [values])
@@ -127,29 +120,29 @@ def test_a_plan_reproduces_the_loss_that_was_reported(bitpress, chain, rows, opt
     onnx.checker.check_model(onnx.load(quantized), full_check=True)
 
 
-def test_each_side_by_itself_within_a_budget(bitpress, photos, tmp_path):
+def test_each_side_by_itself_within_a_budget(bitpress, pictures, tmp_path):
     model = save(conv_model(), tmp_path / "conv.onnx")
     plan, report = tmp_path / "plan.json", tmp_path / "report.json"
     bitpress.ok("search", model, "--weight-candidates", "mx9,mx6,mxfp4_e2m1", "--activation-candidates", "mx9,mx6", "--data",
-             photos, "--image", IMAGE, "--budget", "mac_bits<=50", "-o", plan, "--json", report, "--measure", "3")
+             pictures, "--image", IMAGE, "--budget", "mac_bits<=50", "-o", plan, "--json", report, "--measure", "3")
     found = json.loads(report.read_text())
     assert found["front"][found["chosen"]]["cost"] <= 50
     assert sum(point["measured"] is not None for point in found["front"]) >= 3
     quantized = tmp_path / "q.onnx"
     bitpress.ok("quantize", model, "--plan", plan, "-o", quantized)
-    again = evaluate(bitpress, quantized, model, photos, tmp_path, "--image", IMAGE)
+    again = evaluate(bitpress, quantized, model, pictures, tmp_path, "--image", IMAGE)
     assert again["sqnr_db"] == pytest.approx(found["final"]["sqnr_db"], abs=1e-6)
 
 
-def test_integers_and_blocks_are_mixed(bitpress, photos, tmp_path):
+def test_integers_and_blocks_are_mixed(bitpress, pictures, tmp_path):
     model = save(conv_model(), tmp_path / "conv.onnx")
     plan, report = tmp_path / "plan.json", tmp_path / "report.json"
-    bitpress.ok("search", model, "--candidates", "int16,INT8,mx6", "--data", photos, "--image", IMAGE, "--target", "sqnr>=22",
+    bitpress.ok("search", model, "--candidates", "int16,INT8,mx6", "--data", pictures, "--image", IMAGE, "--target", "sqnr>=22",
              "--cost", "bytes", "-o", plan, "--json", report)
     found = json.loads(report.read_text())
     quantized = tmp_path / "q.onnx"
-    bitpress.ok("quantize", model, "--plan", plan, "-o", quantized, "--data", photos, "--image", IMAGE)
-    again = evaluate(bitpress, quantized, model, photos, tmp_path, "--image", IMAGE)
+    bitpress.ok("quantize", model, "--plan", plan, "-o", quantized, "--data", pictures, "--image", IMAGE)
+    again = evaluate(bitpress, quantized, model, pictures, tmp_path, "--image", IMAGE)
     assert again["sqnr_db"] == pytest.approx(found["final"]["sqnr_db"], abs=1e-6)
 
 
@@ -316,17 +309,17 @@ def test_autotune_leaves_files_beside_its_output_alone(bitpress, chain, rows, tm
     assert [trial["loss"] for trial in first["trials"]] == [trial["loss"] for trial in second["trials"]]
 
 
-def test_autotune_begins_with_int8(bitpress, photos, tmp_path):
+def test_autotune_begins_with_int8(bitpress, pictures, tmp_path):
     model = save(conv_model(), tmp_path / "conv.onnx")
-    text = bitpress.ok("autotune", model, "-o", tmp_path / "best.onnx", "--data", photos, "--image", IMAGE, "--max-trials", "1")
+    text = bitpress.ok("autotune", model, "-o", tmp_path / "best.onnx", "--data", pictures, "--image", IMAGE, "--max-trials", "1")
     assert "INT8" in text and "INT8_ADAROUND" not in text and (tmp_path / "best.onnx").exists()
 
 
-def test_autotune_gives_the_best_if_none_is(bitpress, photos, tmp_path):
+def test_autotune_gives_the_best_if_none_is(bitpress, pictures, tmp_path):
     model = save(conv_model(), tmp_path / "conv.onnx")
-    text = bitpress.ok("autotune", model, "-o", tmp_path / "best.onnx", "--data", photos, "--image", IMAGE, "--configs",
+    text = bitpress.ok("autotune", model, "-o", tmp_path / "best.onnx", "--data", pictures, "--image", IMAGE, "--configs",
                        "MX4,MXFP4E2M1", "--tolerable-loss", "0")
     assert "this is the best" in text or "loss 0.00 %" in text
-    message = bitpress.error("autotune", model, "-o", tmp_path / "none.onnx", "--data", photos, "--image", IMAGE,
+    message = bitpress.error("autotune", model, "-o", tmp_path / "none.onnx", "--data", pictures, "--image", IMAGE,
                              "--configs", "INT7")
     assert "INT7" in message and not (tmp_path / "none.onnx").exists()

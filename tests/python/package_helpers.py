@@ -1,6 +1,7 @@
 """What several tests of the Python package share: readers of samples, and outputs of models."""
 
 import os
+from collections import Counter
 
 import models
 import numpy as np
@@ -95,3 +96,13 @@ def expect_a_killed_worker_is_replaced(where, model, folder):
     items[35] = FatalOnce(items[35], folder / "killed")
     distributed.calibrate(model, items, folder / "all.bpc", where=where)
     assert (folder / "killed").exists() and (folder / "all.bpc").read_bytes() == (folder / "one.bpc").read_bytes()
+
+
+def counted_fates(words, refused, tables, version):
+    """The sentence of a migration page that counts what became of a peer's names and options."""
+    names = {name for found in words["names"].values() for name in found}
+    fates = Counter(word.fate.value for table in tables.values() for word in table.values())
+    num_refused = len(names & set(refused))
+    return (f"Of {len(names)} public names of version {version} {len(names) - num_refused} are there and {num_refused} are refused by name. "
+            f"Of {sum(fates.values())} options {fates['honoured']} are honoured, {fates['accepted with a notice']} accepted with a notice and "
+            f"{fates['refused']} refused.")

@@ -7,31 +7,22 @@ import json
 import re
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from typing import Any, ClassVar, Dict, Iterator, List, Mapping, Optional, Tuple, Type
+from typing import Any, ClassVar, Dict, List, Mapping, Optional, Tuple, Type
 
 from bitpress._errors import ArgumentTypeError, InvalidArgumentError
 from bitpress._files import PathLike, existing
 from bitpress.compat import _fates
 from bitpress.compat import _values as v
+from bitpress.compat._readers import Reader
 from bitpress.compat.neural_compressor import _checks, _names
 from bitpress.compat.neural_compressor._enums import CalibrationMethod, QuantType
 
 
-class CalibrationDataReader(abc.ABC):
+class CalibrationDataReader(Reader):
     """Samples: dicts of name -> array, and None at the end. Any class with get_next() counts as one."""
-
-    @classmethod
-    def __subclasshook__(cls, subclass: type) -> Any:
-        return cls is CalibrationDataReader and callable(getattr(subclass, "get_next", None)) or NotImplemented
-
-    @abc.abstractmethod
-    def get_next(self) -> Optional[Mapping[str, Any]]: ...
 
     @abc.abstractmethod
     def rewind(self) -> None: ...
-
-    def __iter__(self) -> Iterator[Mapping[str, Any]]:
-        return iter(self.get_next, None)
 
 
 def _known(name: str, words: Any, where: str) -> None:

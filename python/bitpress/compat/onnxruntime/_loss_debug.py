@@ -11,7 +11,7 @@ from bitpress._errors import InvalidArgumentError
 from bitpress._files import PathLike, existing
 
 Arrays = Union[Any, Sequence[Any]]
-# What bitpress calls an activation that went through its codes.
+# Bitpress calls an activation so that went through its codes.
 _QUANTIZED = "_quantized"
 
 

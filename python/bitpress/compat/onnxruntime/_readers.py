@@ -1,20 +1,13 @@
 """ONNX Runtime's base class of readers."""
 
-import abc
-from typing import Any, Iterator, Mapping, Optional
+from typing import Any, Iterator, Mapping
 
 from bitpress._errors import UnsupportedError
+from bitpress.compat._readers import Reader
 
 
-class CalibrationDataReader(abc.ABC):
+class CalibrationDataReader(Reader):
     """Samples: dicts of name -> array, and None at the end. Any class with get_next() counts as one."""
-
-    @classmethod
-    def __subclasshook__(cls, subclass: type) -> Any:
-        return cls is CalibrationDataReader and callable(getattr(subclass, "get_next", None)) or NotImplemented
-
-    @abc.abstractmethod
-    def get_next(self) -> Optional[Mapping[str, Any]]: ...
 
     def __iter__(self) -> Iterator[Mapping[str, Any]]:
         return self
