@@ -28,7 +28,7 @@
 namespace bitpress::apps {
 namespace {
 
-// Where Print writes. The program has one command line, and one thread of it prints.
+// Print writes here. The program has one command line, and one thread of it prints.
 std::FILE*& TextStream() {
   static std::FILE* stream = stdout;
   return stream;

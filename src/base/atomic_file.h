@@ -56,7 +56,7 @@ class AtomicFile {
   [[noreturn]] void FailIo(std::string_view action, const std::error_code& error) const;
   std::filesystem::path NumberedName(int number) const;
   void CreateNamed();
-  // What systems do each in its own way. The first says why the file that exists cannot be
+  // Each system does these in its own way. The first returns why the file that exists cannot be
   // replaced, before any work; "" if it can. The second makes a file without a name, if it can.
   std::string WhyNotReplaceable() const;
   bool StartNameless();

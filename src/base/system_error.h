@@ -1,4 +1,4 @@
-// What the system says of a failure, as a piece of a message.
+// The text that the system has for a failure, as a piece of a message.
 #pragma once
 
 #include <string>

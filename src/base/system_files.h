@@ -51,7 +51,7 @@ class SystemFile {
   intptr_t handle_ = kNone;
 };
 
-// What tells one state of a file from another.
+// The numbers that tell one state of a file from another.
 struct FileStamp {
   uint64_t device = 0, inode = 0, num_bytes = 0;
   int64_t seconds = 0, nanoseconds = 0;  // of the last change of the content

@@ -1,4 +1,4 @@
-// What the rooms' tests ask of the system beyond base/. Not part of the library.
+// The rooms' tests ask this of the system beyond base/. Not part of the library.
 #pragma once
 
 #ifndef _WIN32

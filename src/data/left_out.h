@@ -1,4 +1,4 @@
-// What a folder of samples holds besides samples. Nothing fails on such files, so that a user who
+// The files of a folder that are no samples. Nothing fails on such files, so that a user who
 // expects them to count has to be told.
 #pragma once
 

@@ -97,7 +97,7 @@ struct SampleOutput {
   std::span<const int64_t> integers;  // of an output of integers, which has no values
 };
 
-// What was computed for one sample. Outputs are in the order of the model.
+// The results of one sample. Outputs are in the order of the model.
 struct TaskSample {
   std::string name;
   std::vector<SampleOutput> outputs;

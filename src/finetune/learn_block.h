@@ -50,7 +50,7 @@ struct BlockErrors {
   double training = 0, validation = 0;
 };
 
-// What a block learned.
+// The results of learning a block.
 struct LearnedBlock {
   BlockErrors before, after;  // with weights rounded to nearest, and with what was learned
   bool is_better = false;     // on the validation samples; false: the rest is empty

@@ -11,7 +11,7 @@
 
 namespace bitpress::gradients {
 
-// What the attributes of Conv say. One spatial dimension is taken as the second one of two.
+// The attributes of Conv. One spatial dimension is taken as the second one of two.
 struct ConvolutionWindow {
   int64_t kernel[2] = {1, 1}, strides[2] = {1, 1}, dilations[2] = {1, 1};
   int64_t pads[4] = {0, 0, 0, 0};  // top, left, bottom, right

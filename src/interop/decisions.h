@@ -1,4 +1,4 @@
-// What a quantizer decided for the tensors of a model: the common form between a plan and the files
+// The decisions of a quantizer for the tensors of a model: the common form between a plan and the files
 // of other tools. A file is read into decisions and applied to a plan; the decisions of a plan or
 // of a quantized model are written as such a file. For example:
 //
@@ -39,7 +39,7 @@ inline constexpr std::array<std::pair<std::string_view, FileKind>, 4> kFileKindW
      {"onnxruntime", FileKind::kOverrides}}};
 constexpr Words<FileKind> FieldWords(const FileKind*) { return kFileKindWords; }
 
-// What was decided for a tensor.
+// The decision for a tensor.
 struct Decision {
   std::string value = {};                  // its name
   std::vector<plan::TensorUse> uses = {};  // where it is read, if that is what tells it
@@ -58,7 +58,7 @@ struct Decisions {
   std::vector<Decision> tensors = {};
   // The file names every quantized tensor, so that others are float.
   bool names_all = true;
-  // What the file says and no plan can say, one sentence each.
+  // Statements of the file that no plan can make, one sentence each.
   std::vector<std::string> notes = {};
 };
 

@@ -46,7 +46,7 @@ formats::QParams MseQParams(std::span<const float> values, const formats::Intege
 // MseQParams alone shrinks all products by what it cuts off. REQUIRES: a type of at most 16 bits.
 formats::QParams ProductQParams(std::span<const float> values, const formats::IntegerSpec& spec);
 
-// What WithSmallestCode may do: keep the largest element whole, cut it off where that lowers the
+// The ways of WithSmallestCode: keep the largest element whole, cut it off where that lowers the
 // sum of (x - x_hat)^2, or where it lowers the error that ProductQParams looks at.
 enum class SmallestCode { kWhole, kForElements, kForProducts };
 

@@ -1,4 +1,4 @@
-// What a user wants of a quantized model, and the choice among models that were tried. Plain data;
+// The wants of a user of a quantized model, and the choice among models that were tried. Plain data;
 // all functions are pure.
 #pragma once
 
@@ -15,7 +15,7 @@
 
 namespace bitpress::tasks {
 
-// What the chosen model is the best in. All keep the limits first.
+// The measure that the chosen model is the best in. All keep the limits first.
 enum class Want : uint8_t {
   kBalanced,  // the smallest file that is not slower than the float model
   kSmaller,   // the smallest file, however long it takes

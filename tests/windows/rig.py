@@ -12,7 +12,7 @@ from onnx import helper
 
 HERE = Path(__file__).resolve().parent
 WINE = HERE / "wine.sh"
-# What ./dev windows builds: the operator library, unit tests, the program, sessions.exe, and ONNX Runtime beside them.
+# ./dev windows builds these: the operator library, unit tests, the program, sessions.exe, and ONNX Runtime beside them.
 BUILD = from_environment("BITPRESS_WINDOWS_DIR", ROOT / "build" / "windows" / "win_amd64")
 ROOMS_OF_OPERATORS = ("base", "formats", "kernels", "custom_ops")
 

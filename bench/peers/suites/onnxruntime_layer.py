@@ -7,7 +7,7 @@ import importlib
 import sys
 
 THEIRS = "onnxruntime.quantization"
-# What the suite's tests bring along and compare with.
+# The suite's tests bring these along and compare with them.
 _KEPT = ("CalibrationDataReader", "CalibrationMethod", "QuantFormat", "QuantType", "QuantizationMode")
 
 
@@ -17,7 +17,7 @@ def install():
         for word in ours.__all__:
             if word not in _KEPT:
                 setattr(theirs, word, getattr(ours, word))
-    # Of the versions before 1.22 and since. One of them is not there in either version, and the other imports more than the suite has.
+    # The versions before 1.22 have the one, later ones the other. One of them is not there in either version, and the other imports more than the suite has.
     for name in ("matmul_4bits_quantizer", "matmul_nbits_quantizer"):
         sys.modules[f"{THEIRS}.{name}"] = importlib.import_module(f"bitpress.compat.{THEIRS}.{name}")
         setattr(sys.modules[THEIRS], name, sys.modules[f"{THEIRS}.{name}"])

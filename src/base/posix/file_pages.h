@@ -1,4 +1,4 @@
-// What Linux and macOS do each in its own way with the pages of files. For base/ only.
+// Linux and macOS do these each in its own way with the pages of files. For base/ only.
 #pragma once
 
 #include <cstddef>

@@ -201,7 +201,7 @@ function tableOf(id, head, rows) {
   element(id).replaceChildren(htmlNode("thead", {}, row(head, "th")), htmlNode("tbody", {}, ...rows.map((cells) => row(cells, "td"))));
 }
 
-// What `auto` tried: loss against bytes, and a row for each configuration.
+// The trials of `auto`: loss against bytes, and a row for each configuration.
 function drawTrials() {
   const found = report.trials;
   if (!found) { hideSection("trials-section"); return; }
