@@ -66,9 +66,6 @@ constexpr size_t kFirstSamples = 4;
 // The distance, in errors of a mean, at which few samples have answered a question.
 constexpr double kClear = 3;
 
-double ToDb(double noise) {
-  return noise > 0 ? 10 * std::log10(1 / noise) : plan::GuardReport::kNoNoiseDb;
-}
 double ToNoise(double db) { return std::pow(10, -db / 10); }
 
 // The rows whose values share a scale. They stay integers or become floats together.

@@ -1,6 +1,7 @@
 #include "calibrate/noise_probe.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <optional>
 #include <random>
@@ -339,6 +340,10 @@ NoiseProbe::Measured NoiseProbe::Measure(const std::vector<bool>& is_rounded,
     if (has_weights_) add(measured.in_all, sample.wanted);
   }
   return measured;
+}
+
+double ToDb(double noise) {
+  return noise > 0 ? 10 * std::log10(1 / noise) : plan::GuardReport::kNoNoiseDb;
 }
 
 OutputNoise NoiseOf(const ComparedErrors& errors) {

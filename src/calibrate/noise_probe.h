@@ -30,6 +30,8 @@ using ComparedErrors = std::vector<std::vector<OutputError>>;
 // Their noise over the samples, as MeanNoise counts it; 0 for an entry without energy.
 using OutputNoise = std::vector<double>;
 OutputNoise NoiseOf(const ComparedErrors& errors);
+// Returns a noise as SQNR in dB, GuardReport::kNoNoiseDb for none.
+double ToDb(double noise);
 
 // One thread at a time uses a probe.
 class NoiseProbe {

@@ -1,7 +1,6 @@
 #include "calibrate/weight_ranges.h"
 
 #include <algorithm>
-#include <cmath>
 #include <utility>
 
 #include "calibrate/guard.h"
@@ -33,8 +32,7 @@ void SetKind(plan::ResolvedPlan& resolved, Kind kind) {
 }
 
 double WorstDb(const OutputNoise& noise) {
-  const double worst = noise.empty() ? 0 : *std::ranges::max_element(noise);
-  return worst > 0 ? 10 * std::log10(1 / worst) : plan::GuardReport::kNoNoiseDb;
+  return ToDb(noise.empty() ? 0 : *std::ranges::max_element(noise));
 }
 
 // Returns how many samples may be measured with all methods.
