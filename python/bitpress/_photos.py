@@ -41,7 +41,7 @@ def read_photos(folder: PathLike, image: str, *, labels: Optional[PathLike] = No
     for name, value, least in (("batch_size", batch_size, 1), ("samples", samples, 0), ("threads", threads, 0)):
         if value < least:
             raise InvalidArgumentError(f"{name}={value}: expected {least} or more")
-    reader = _native.PhotoReader(existing(folder, "photos"), image, None if labels is None else existing(labels, "labels"), samples, threads)
+    reader = _native.PhotoReader(existing(folder, "folder of photos"), image, None if labels is None else existing(labels, "table of labels"), samples, threads)
     return _batches(reader, batch_size)
 
 
