@@ -1,6 +1,6 @@
-// The decisions of a quantizer for the tensors of a model: the common form between a plan and the files
-// of other tools. A file is read into decisions and applied to a plan; the decisions of a plan or
-// of a quantized model are written as such a file. For example:
+// The decisions of a quantizer for the tensors of a model: the common form between a plan and the
+// files of other tools. A file is read into decisions and applied to a plan; the decisions of a
+// plan or of a quantized model are written as such a file. For example:
 //
 //   const Decisions decisions = ReadDecisions("resnet.encodings");
 //   const ImportReport report = Apply(decisions, plan);

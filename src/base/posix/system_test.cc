@@ -1,4 +1,5 @@
-// These tests are of what only systems like POSIX do: signals, permissions, limits, pipes, affinity.
+// These tests are of what only systems like POSIX do: signals, permissions, limits, pipes,
+// affinity.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #ifdef __linux__

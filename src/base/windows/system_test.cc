@@ -1,5 +1,5 @@
-// These tests are of what only Windows does: files that others have open, names of devices, long paths, ends of
-// processes. cmd.exe stands for any program.
+// These tests are of what only Windows does: files that others have open, names of devices, long
+// paths, ends of processes. cmd.exe stands for any program.
 #include <gtest/gtest.h>
 #include <windows.h>
 
