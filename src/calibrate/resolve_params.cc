@@ -126,16 +126,18 @@ plan::ChannelCodesTable ResolveChannels(const plan::QuantPlan& plan, const graph
                                         const plan::ScaleTable& scales) {
   // Channels that the samples hardly used, such as rare bytes of a text, are not free to be wrong.
   constexpr double kLeastShareOfMean = 0.1;
-  constexpr auto kCodes = formats::ElementType::kUInt8;
   plan::ChannelCodesTable channels;
   for (const auto& [value, axis] : ChannelsToCalibrate(plan, model)) {
-    const auto quantized = scales.find({value, "uint8"});
     const auto found = table.tensors.find(value);
-    if (quantized == scales.end() || found == table.tensors.end()) continue;
-    const formats::QParams& of = quantized->second;
+    const auto bytes = scales.find({value, "uint8"}), integers = scales.find({value, "int8"});
+    const bool is_int8 = integers != scales.end();
+    if (found == table.tensors.end() || (bytes != scales.end()) == is_int8) continue;
+    const formats::QParams& of = is_int8 ? integers->second : bytes->second;
+    const auto type = is_int8 ? formats::ElementType::kInt8 : formats::ElementType::kUInt8;
     const auto code_of = [&](float x) {
-      return static_cast<uint8_t>(
-          formats::ref::QuantizeInteger(x, of.scale, of.zero_point, formats::IntegerRange(kCodes)));
+      const int64_t code =
+          formats::ref::QuantizeInteger(x, of.scale, of.zero_point, formats::IntegerRange(type));
+      return static_cast<uint8_t>(is_int8 ? code + 128 : code);
     };
     const TensorStatistics& statistics = found->second;
     if (statistics.num_finite() != statistics.num_elements()) continue;  // infinity has code 255
@@ -148,7 +150,7 @@ plan::ChannelCodesTable ResolveChannels(const plan::QuantPlan& plan, const graph
     }
     codes.largest.clear();
     codes.num_reads = statistics.num_elements() / slices->slices.size();
-    codes.squared_error = ExpectedError(statistics, of, {.element_type = kCodes});
+    codes.squared_error = ExpectedError(statistics, of, {.element_type = type});
     double sum = 0;
     for (const SliceStatistics& slice : slices->slices) {
       // Padding of a convolution is zero, whatever the channel holds.

@@ -1,5 +1,6 @@
-// The decisions that the quantizers inside a model hold: pairs of QuantizeLinear and DequantizeLinear, codes
-// behind DequantizeLinear or MatMulNBits, and our quantizers and packed weights of block formats.
+// The decisions that the quantizers inside a model hold: pairs of QuantizeLinear and
+// DequantizeLinear, codes behind DequantizeLinear or MatMulNBits, and our quantizers and packed
+// weights of block formats.
 #include <algorithm>
 #include <cstring>
 #include <map>

@@ -11,7 +11,9 @@
 //   group] DynamicQuantizeLSTM                   int8                            inputs, or states
 //
 // The neighbours of a QLinearConv run over the channels of the group first, then over the kernel's
-// columns, then over its rows. No kernel saturates for uint8 weights or for int8 activations.
+// columns, then over its rows. No kernel saturates for uint8 weights or for int8 activations. But
+// int8 activations between QuantizeLinear and DequantizeLinear are uint8 in the session: ONNX
+// Runtime adds 128 to their codes on processors whose kernels want that.
 // ConvInteger and depthwise QLinearConv (one channel in and out of each group) never saturate.
 #pragma once
 

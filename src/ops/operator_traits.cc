@@ -250,4 +250,8 @@ bool PassesElementsOn(const graph::Node& node) {
          traits.on_integers == OnIntegers::kJoins;
 }
 
+bool IsCheapOnElements(const graph::Node& node) {
+  return MovesElements(node) || PassesElementsOn(node) || TraitsOf(node).Is(kIsCheap);
+}
+
 }  // namespace bitpress::ops

@@ -155,5 +155,8 @@ bool MovesElements(const graph::Node& node);
 // Returns whether the node passes on what its inputs hold, all of them alike: it moves them by
 // their places, not by their sizes, or joins or converts them.
 bool PassesElementsOn(const graph::Node& node);
+// Returns whether the node passes on what its inputs need: it moves, selects or joins elements, or
+// computes each of them from one or two others.
+bool IsCheapOnElements(const graph::Node& node);
 
 }  // namespace bitpress::ops

@@ -1,5 +1,5 @@
-// The codes that the channels of a calibrated uint8 activation hold. Weights that must be right on
-// every processor are chosen for them. Plain data.
+// The codes that the channels of a calibrated 8-bit activation hold, as uint8. Weights that must be
+// right on every processor are chosen for them. Plain data.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +24,8 @@ struct ChannelCodes {
   std::vector<double> means;
 };
 
-// By value name. An activation that is missing may have any code in any channel.
+// By value name. An activation that is missing may have any code in any channel; so does one that
+// its readers take both as uint8 and as int8.
 using ChannelCodesTable = std::map<std::string, ChannelCodes>;
 
 }  // namespace bitpress::plan

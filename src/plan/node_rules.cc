@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/messages.h"
 #include "base/text.h"
+#include "ops/angles.h"
 #include "ops/operator_traits.h"
 
 namespace bitpress::plan {
@@ -64,6 +65,7 @@ NodeRules::NodeRules(const QuantConfig& config, const graph::Model& model)
     Compile({.nodes = {pattern}, .exclude = true}, "setting exclude_nodes",
             fmt::format("excluded by exclude_nodes '{}'", pattern));
   }
+  LeaveAnglesFloat();
   std::vector<std::string> layers;
   for (const Node& node : model.Nodes()) {
     if (ops::TraitsOf(node).multiplies()) layers.push_back(index_.KeyOf(node));
@@ -81,6 +83,19 @@ NodeRules::NodeRules(const QuantConfig& config, const graph::Model& model)
     const std::string label = fmt::format("rule '{}'", RuleText(rule));
     Compile(rule, label, "excluded by " + label);
   }
+}
+
+void NodeRules::LeaveAnglesFloat() {
+  const std::set<std::string> angles = ops::AnglesOfPositions(model_);
+  if (angles.empty()) return;
+  std::vector<std::string> names;
+  for (const Node& node : model_.AllNodes()) {
+    const bool is_angle = node.num_outputs() > 0 && angles.contains(node.output(0));
+    if (is_angle && ops::TraitsOf(node).multiplies()) names.push_back(index_.KeyOf(node));
+  }
+  if (names.empty()) return;
+  Compile({.names = std::move(names), .exclude = true}, "products of positions",
+          "it multiplies positions to angles, which need all their digits");
 }
 
 void NodeRules::Compile(Rule rule, std::string label, std::string reason) {

@@ -62,6 +62,8 @@ class NodeRules {
     std::vector<LayerRange> layers;
   };
   void Compile(Rule rule, std::string label, std::string reason);
+  // Excludes products that compute the angles of rotary and sinusoidal embeddings.
+  void LeaveAnglesFloat();
   // Throws if a word of the rule fits nothing; notes it if the rule is optional.
   void CheckWords(const Compiled& compiled);
   void CheckPlaces(const Compiled& compiled) const;

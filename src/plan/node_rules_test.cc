@@ -56,6 +56,24 @@ TEST(NodeRules, SettingsOfSomeNodes) {
   EXPECT_EQ(RowOf(plan, "h").format, "mx9");
 }
 
+TEST(NodeRules, AnglesOfPositionsStayFloat) {
+  graph::Model model = graph::FromText(R"(<ir_version: 8, opset_import: ["" : 17]>
+    g (int64[1,n,1] positions, float[1,n,2] x) => (float[1,n,2] y)
+    <float[1,2] frequencies = {1, 0.1}, float[2,2] w = {1, 2, 3, 4}>
+    { p = Cast<to = 1>(positions)  [angles] a = MatMul(p, frequencies)  c = Cos(a)
+      [real] h = MatMul(x, w)  y = Mul(h, c) })");
+  model.InferShapes();
+  for (const char* const config : {"INT8", "INT8_DYNAMIC", "MX6", "BF16", "INT8_WEIGHTS"}) {
+    const QuantPlan plan = PlanFor(model, config);
+    for (const TensorPlan& row : plan.tensors) {
+      if (row.uses.empty() || row.uses[0].node != "angles") continue;
+      EXPECT_FALSE(row.is_quantized()) << config << " " << row.value;
+      EXPECT_THAT(row.reason, HasSubstr("angles")) << config;
+    }
+    EXPECT_TRUE(RowOf(plan, "w").is_quantized()) << config;
+  }
+}
+
 TEST(NodeRules, LaterOnesCountMore) {
   const QuantPlan plan =
       PlanWith("MX9", {"op_types=Conv: weights=mx6", "names=conv_0: weights=mx4"});

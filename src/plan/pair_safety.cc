@@ -35,6 +35,10 @@ std::map<std::string, const TensorPlan*> ActivationsOfNodes(const QuantPlan& pla
   return activations;
 }
 
+bool IsMultipliedAsBytes(const TensorPlan& activation) {
+  return activation.format == "uint8" || (activation.format == "int8" && !activation.is_dynamic());
+}
+
 void MarkPairSafe(QuantPlan& plan, const graph::Model& model, const NodeRules& rules,
                   const NodeIndex& nodes) {
   const std::map<std::string, const TensorPlan*> activations = ActivationsOfNodes(plan);
@@ -46,7 +50,7 @@ void MarkPairSafe(QuantPlan& plan, const graph::Model& model, const NodeRules& r
     // Returns the kernels that a use must be right for; nothing if it cannot saturate.
     const auto kernels_of = [&](const TensorUse& use) -> std::optional<IntegerKernels> {
       const auto activation = activations.find(use.node);
-      if (activation == activations.end() || activation->second->format != "uint8") return {};
+      if (activation == activations.end() || !IsMultipliedAsBytes(*activation->second)) return {};
       if (in_float.contains(use.node)) return {};
       const graph::Node node = nodes.Find(use);
       const bool is_dynamic = activation->second->is_dynamic();
@@ -60,8 +64,10 @@ void MarkPairSafe(QuantPlan& plan, const graph::Model& model, const NodeRules& r
       const std::optional<IntegerKernels> kernels = kernels_of(use);
       const bool is_safe = kernels == IntegerKernels::kSafe || kernels == IntegerKernels::kSafeInt8;
       row.integer->is_pair_safe |= is_safe;
-      row.integer->may_be_unsigned &=
-          kernels == IntegerKernels::kSafe && !ops::TraitsNamed(use.op_type).is_recurrent();
+      // Processors that keep int8 activations have no kernels of int8 by uint8.
+      row.integer->may_be_unsigned &= kernels == IntegerKernels::kSafe &&
+                                      activations.at(use.node)->format == "uint8" &&
+                                      !ops::TraitsNamed(use.op_type).is_recurrent();
     }
   }
 }

@@ -1,6 +1,6 @@
 // The int8 weights that must be chosen so that no pair sum of their products saturates. A kernel of
-// ONNX Runtime multiplies them with uint8 activations (ops/integer_kernels.h). Planning marks their
-// rows here. Pure.
+// ONNX Runtime multiplies them with activations as uint8 (ops/integer_kernels.h). Planning marks
+// their rows here. Pure.
 #pragma once
 
 #include <map>
@@ -16,6 +16,11 @@ namespace bitpress::plan {
 // configuration asks for it (IntegerKernels::kSafe). Leaves rows alone that cannot saturate.
 void MarkPairSafe(QuantPlan& plan, const graph::Model& model, const NodeRules& rules,
                   const NodeIndex& nodes);
+
+// Returns whether a session on x86 multiplies the codes of an activation as uint8: what is uint8,
+// and int8 with a fixed scale, whose QuantizeLinear and DequantizeLinear ONNX Runtime rewrites for
+// uint8 when it loads the model.
+bool IsMultipliedAsBytes(const TensorPlan& activation);
 
 // Returns the rows of the activations that the pair-safe weights of a plan are multiplied with, by
 // the key of the node that multiplies. The plan must outlive them.

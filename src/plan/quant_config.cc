@@ -18,7 +18,7 @@ constexpr std::string_view kShifts =
     "weight_granularity=per_tensor,activation_range=mse,weight_range=mse";
 
 constexpr Preset kPresets[] = {
-    {"INT8", "uint8", "int8", "guard=20,guard_share=1,guard_ranges=mse+min_max"},
+    {"INT8", "uint8", "int8", "embeddings=int8,guard=20,guard_share=1,guard_ranges=mse+min_max"},
     {"INT8_DYNAMIC", "uint8", "int8", "activation_range=dynamic_rows"},
     {"BF16", "bf16", "bf16"},
     {"FP16", "none", "none", "network=float16"},

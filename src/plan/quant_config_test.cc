@@ -148,7 +148,7 @@ TEST(ResolveEmbeddings, FollowsTheWeights) {
                                      {"MX6_ADAQUANT", "mxint8"},
                                      {"INT4_WEIGHTS", "uint8"},
                                      {"MATMUL_NBITS", "none"},
-                                     {"INT8", "none"},
+                                     {"INT8", "int8"},
                                      {"A8W8", "none"},
                                      {"fp8_e4m3", "none"},
                                      {"none", "none"}}) {

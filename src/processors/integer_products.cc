@@ -94,8 +94,10 @@ std::optional<IntegerProduct> BetweenPairs(const Model& model, const Node& node)
   if (!data || !weight) return std::nullopt;
   const Unturned codes = BehindTranspose(model, weight->input(0));
   if (!IsInt8Constant(model, codes.name)) return std::nullopt;
+  // ONNX Runtime rewrites int8 activations between such pairs for uint8, with codes 128 higher.
   const DataType of_zero_point = TypeOf(model, InputOf(*data, 2));
-  if (of_zero_point != DataType::kUInt8 && of_zero_point != DataType::kUndefined) {
+  if (of_zero_point != DataType::kUInt8 && of_zero_point != DataType::kInt8 &&
+      of_zero_point != DataType::kUndefined) {
     return std::nullopt;
   }
   const bool is_image = ops::TraitsOf(node).is_convolution();

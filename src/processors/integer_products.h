@@ -18,7 +18,7 @@ namespace bitpress::processors {
 
 // An operator that multiplies uint8 activations by a constant int8 weight. It is an operator on
 // codes, such as QLinearConv, or a Conv, Gemm or MatMul between DequantizeLinear and
-// QuantizeLinear.
+// QuantizeLinear, whose activations may be int8 in the file.
 struct IntegerProduct {
   graph::Node node;
   std::string weight;             // initializer with the weight's codes

@@ -6,9 +6,11 @@
 #include <cmath>
 #include <functional>
 #include <ranges>
+#include <set>
 #include <string_view>
 #include <unordered_map>
 
+#include "ops/angles.h"
 #include "ops/operator_traits.h"
 #include "plan/name_pattern.h"
 #include "rewrite/infer_types.h"
@@ -47,13 +49,6 @@ bool MakesWholeNumbers(const Node& node) {
   const std::string& type = node.op_type();
   if (type == "Cast") return IsWholeType(node.GetInt("to", 0));
   return type == "Ceil" || type == "Floor" || type == "Mod" || type == "Round";
-}
-
-// Returns whether the operator passes on what its inputs need: it moves, selects or joins elements,
-// or computes each of them from one or two others.
-bool IsCheapOnElements(const Node& node) {
-  return ops::MovesElements(node) || ops::PassesElementsOn(node) ||
-         ops::TraitsOf(node).Is(ops::kIsCheap);
 }
 
 // Finds the operators that keep FLOAT.
@@ -149,34 +144,9 @@ class FloatChooser {
     }
   }
 
-  // Marks the values that follow from integers alone, such as positions and lengths.
-  std::vector<bool> FromWholeNumbers() const {
-    std::vector<bool> marks(nodes_.size());
-    for (size_t i = 0; i < nodes_.size(); ++i) {
-      const Node& node = nodes_[i];
-      if (!IsCheapOnElements(node) && !ops::TraitsOf(node).sums_products() &&
-          node.op_type() != "Range") {
-        continue;
-      }
-      bool is_marked = true;
-      bool reads_any = node.op_type() == "Range";
-      for (size_t k = 0; k < node.num_inputs(); ++k) {
-        const std::string& value = node.input(k);
-        if (value.empty() || model_.IsInitializer(value)) continue;
-        const auto producer = producers_.find(value);
-        const bool is_whole =
-            !IsFloat(value) || (producer != producers_.end() && marks[producer->second]);
-        is_marked = is_marked && is_whole;
-        reads_any = true;
-      }
-      marks[i] = is_marked && reads_any;
-    }
-    return marks;
-  }
-
   // Keeps what leads to whole numbers, to angles of waves, and to logarithms.
   void KeepWhatIsSensitive() {
-    const std::vector<bool> from_whole = FromWholeNumbers();
+    const std::set<std::string> angles = ops::AnglesOfPositions(model_);
     // Operators that are FLOAT anyway, such as the Exp of a duration, stand in between, and those
     // that look elements up.
     const auto leads_to_rounding = [&](size_t i) {
@@ -185,23 +155,23 @@ class FloatChooser {
       const ops::OperatorTraits& traits = ops::TraitsOf(node);
       const bool looks_up =
           node.op_type().starts_with("Gather") || node.op_type().starts_with("Scatter");
-      return IsCheapOnElements(node) || traits.Is(ops::kIsActivation) || looks_up ||
+      return ops::IsCheapOnElements(node) || traits.Is(ops::kIsActivation) || looks_up ||
              (KeepsFloat(i) && !traits.multiplies());
     };
-    const auto is_angle = [&](size_t i) { return from_whole[i]; };
     const auto is_power = [&](size_t i) {
-      return IsCheapOnElements(nodes_[i]) || ops::TraitsOf(nodes_[i]).sums_products() ||
+      return ops::IsCheapOnElements(nodes_[i]) || ops::TraitsOf(nodes_[i]).sums_products() ||
              nodes_[i].op_type() == "ReduceSum" || nodes_[i].op_type() == "ReduceMean";
     };
     for (size_t i = 0; i < nodes_.size(); ++i) {
       const Node& node = nodes_[i];
+      if (node.num_outputs() > 0 && angles.contains(node.output(0))) {
+        Keep(i, {"it computes angles", true});
+      }
       if (!node.domain().empty() || node.num_inputs() == 0 || !IsFloat(node.input(0))) continue;
       if (MakesWholeNumbers(node)) {
         const FloatNode reason{"it computes numbers that become integers", true};
         Keep(i, reason);
         KeepBackwards(node.input(0), reason, leads_to_rounding);
-      } else if (node.op_type() == "Sin" || node.op_type() == "Cos") {
-        KeepBackwards(node.input(0), {"it computes angles", true}, is_angle);
       } else if (node.op_type() == "Log") {
         KeepBackwards(node.input(0), {"a logarithm follows, and powers have a wide range", false},
                       is_power);
@@ -212,7 +182,7 @@ class FloatChooser {
 
   // Inputs whose type is FLOAT in every case, such as the scales of Resize.
   void KeepFixedInputs() {
-    const auto is_cheap = [&](size_t i) { return IsCheapOnElements(nodes_[i]); };
+    const auto is_cheap = [&](size_t i) { return ops::IsCheapOnElements(nodes_[i]); };
     for (size_t i = 0; i < nodes_.size(); ++i) {
       const bool is_resize = nodes_[i].op_type() == "Resize" || nodes_[i].op_type() == "Upsample";
       for (size_t k = 1; is_resize && k < nodes_[i].num_inputs(); ++k) {
@@ -256,7 +226,8 @@ class FloatChooser {
     for (bool is_changed = true; is_changed;) {
       is_changed = false;
       for (size_t i = 0; i < nodes_.size(); ++i) {
-        if (!kept_[i].reason.empty() || !IsCheapOnElements(nodes_[i]) || !HasPorts(i)) continue;
+        if (!kept_[i].reason.empty() || !ops::IsCheapOnElements(nodes_[i]) || !HasPorts(i))
+          continue;
         if (!ReadsFloats(i) || !GivesFloats(i)) continue;
         Keep(i, {"it stands between operators in FLOAT", false});
         is_changed = true;

@@ -1,5 +1,5 @@
-// The wants of a user of a quantized model, and the choice among models that were tried. Plain data;
-// all functions are pure.
+// The wants of a user of a quantized model, and the choice among models that were tried. Plain
+// data; all functions are pure.
 #pragma once
 
 #include <array>

@@ -170,7 +170,7 @@ std::vector<PairRule> PairRules::For(const plan::TensorPlan& weight) const {
     const plan::TensorPlan& row = *activation->second;
     const std::optional<ops::SumLayout> sums =
         ops::PairSums(nodes_.Find(use), static_cast<size_t>(use.input), dims, row.is_dynamic());
-    if (row.format != "uint8" || !sums) continue;
+    if (!plan::IsMultipliedAsBytes(row) || !sums) continue;
     PairRule rule{*sums, {255}, {}, {}, use.node};
     // An LSTM multiplies R with its own states, which it quantizes itself.
     const bool is_calibrated = !row.is_dynamic() && use.input == 1;

@@ -195,7 +195,8 @@ TEST(PairRules, ThreadsDoNotMatter) {
 TEST(PairRules, FollowThePlan) {
   const graph::Model model = plan::LoadModel("convnet.onnx");
   const plan::ChannelCodesTable none;
-  for (const auto& [config, is_safe] : {std::pair{"INT8", true}, std::pair{"S8S8_AAWS", false}}) {
+  for (const auto& [config, is_safe] :
+       {std::pair{"INT8", true}, std::pair{"S8S8_AAWS", true}, std::pair{"U16S8_AAWS", false}}) {
     const plan::QuantPlan plan = plan::PlanFor(model, config);
     const PairRules rules(plan, model, none);
     size_t num_safe = 0;

@@ -77,6 +77,23 @@ def test_products_pair_along_k(a_type, b_type, shape, is_constant):
     assert np.array_equal(found, exact(a, b, 3, 0) + lost)
 
 
+@pytest.mark.parametrize("type_", [np.uint8, np.int8])
+@pytest.mark.parametrize("op", ["Conv", "MatMul"])
+def test_int8_activations_between_pairs_are_bytes_in_the_session(op, type_):
+    """Sixteen products of 127 by 127: as uint8 the activations are 255 (a zero point of 128 is taken off behind the sum)."""
+    shape, weight = ((1, 16, 4, 4), (8, 16, 1, 1)) if op == "Conv" else ((2, 16), (16, 8))
+    node = helper.make_node
+    nodes = [node("QuantizeLinear", ["x", "one", "zero"], ["q"]), node("DequantizeLinear", ["q", "one", "zero"], ["d"]),
+             node("DequantizeLinear", ["w", "one", "w_zero"], ["wd"]), node(op, ["d", "wd"], ["c"]),
+             node("QuantizeLinear", ["c", "coarse", "zero"], ["cq"]), node("DequantizeLinear", ["cq", "coarse", "zero"], ["y"])]
+    constants = {"one": np.float32(1), "coarse": np.float32(4096), "w": np.full(weight, 127, np.int8), "w_zero": np.int8(0),
+                 "zero": type_(0 if type_ == np.int8 else 128)}
+    found = run(nodes, {"x": np.full(shape, 127, np.float32)}, TensorProto.FLOAT, constants)
+    exact_sum = 16 * 127 * 127
+    lossy_sum = 8 * 32767 - 16 * 128 * 127
+    assert np.all(found == 4096 * np.round((lossy_sum if saturates() else exact_sum) / 4096))
+
+
 def windows(image, kernel, pad, value):
     """[positions, kernel, kernel, channels] of an image [channels, h, w]."""
     padded = np.pad(image, ((0, 0), (pad, pad), (pad, pad)), constant_values=value)

@@ -94,7 +94,7 @@ def evaluated(run, float_path, samples, model, kind):
     return json.loads(run("evaluate", model, "--reference", float_path, "--data", samples, "--processor", kind, "--json", "-"))
 
 
-FORMS = [("INT8",), ("INT8", "--form", "qoperator"), ("INT8_DYNAMIC",), ("U8S8_AAWS",)]
+FORMS = [("INT8",), ("INT8", "--form", "qoperator"), ("INT8_DYNAMIC",), ("U8S8_AAWS",), ("INT8", "--activations", "int8"), ("A8W8",)]
 
 
 @pytest.mark.parametrize("form", [pytest.param(FORMS[0], marks=pytest.mark.quick), *FORMS[1:]], ids=" ".join)
@@ -175,7 +175,7 @@ def test_learned_weights_are_right_on_both(config, recipe, setting):
     assert abs(reports[0] - reports[1]) < 0.01
 
 
-@pytest.mark.parametrize("options", [("--weights", "uint8"), ("--activations", "int8"), ("--activations", "uint16")], ids=" ".join)
+@pytest.mark.parametrize("options", [("--weights", "uint8"), ("--activations", "uint16")], ids=" ".join)
 def test_what_cannot_saturate_stays_as_it_is(options, setting):
     models = []
     for kernels in ("safe", "vnni"):

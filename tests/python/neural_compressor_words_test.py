@@ -291,8 +291,8 @@ def test_quarks_interface_says_the_same(tmp_path, conv_path, images):
 
 
 @quiet
-@pytest.mark.parametrize("activations, most", [(QuantType.QInt8, 1), (QuantType.QUInt8, 2)])
-def test_scales_of_weights_are_the_formulas_but_behind_uint8(activations, most, conv_path, images):
+@pytest.mark.parametrize("activations", [QuantType.QInt8, QuantType.QUInt8])
+def test_scales_of_weights_are_the_formulas_but_where_sums_saturate(activations, conv_path, images):
     made = quantize(str(conv_path), None, config.StaticQuantConfig(Rewinding(images, "image"), "MinMax", "QDQ", activations))
     values = {item.name: onnx.numpy_helper.to_array(item) for item in made.graph.initializer}
     folded = quantize(str(conv_path), None, config.StaticQuantConfig(Rewinding(images, "image"), "MinMax", "QDQ", activations, op_types_to_quantize=["Conv"],
@@ -300,8 +300,8 @@ def test_scales_of_weights_are_the_formulas_but_behind_uint8(activations, most, 
     floats = {item.name: onnx.numpy_helper.to_array(item) for item in folded.graph.initializer}
     ratios = [float(values[name + "_scale"]) / (np.abs(weight).max() / 127) for name, weight in floats.items()
               if weight.ndim == 4 and name + "_scale" in values]
-    assert len(ratios) == 3 and all(1 - 1e-5 <= ratio <= most + 1e-5 for ratio in ratios)
-    assert (max(ratios) > 1.01) == (most > 1)
+    assert len(ratios) == 3 and all(1 - 1e-5 <= ratio <= 2 + 1e-5 for ratio in ratios)
+    assert max(ratios) > 1.01 and min(ratios) < 1 + 1e-5
 
 
 def test_what_stays_in_another_form_is_said(tmp_path, conv_path, images):

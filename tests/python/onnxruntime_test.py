@@ -83,8 +83,9 @@ def test_scales_are_those_of_onnx_runtime(static, conv_path, images, tmp_path):
         assert abs(int(found[f"{name}_zero_point"]) - int(wanted[f"{name}_zero_point"])) <= 1, name
     weights = [name for name in found if name.endswith("weight_scale") and name in wanted]
     assert len(weights) == 4
-    for name in weights:  # ONNX Runtime divides by 127.5 and by 127
-        np.testing.assert_allclose(found[name], wanted[name], rtol=0.005, err_msg=name)
+    # ONNX Runtime divides by 127.5 and by 127. Where codes could saturate without VNNI, the scale is up to twice that.
+    ratios = [float(found[name] / wanted[name]) for name in weights]
+    assert sum(abs(ratio - 1) < 0.005 for ratio in ratios) >= 3 and max(ratios) <= 2.01 and min(ratios) > 0.995
 
 
 @pytest.mark.parametrize("options, name, is_wanted", [

@@ -99,7 +99,7 @@ def say_report(report: Any, words: Mapping[str, str], quiet: Collection[str] = (
         say(f"none of {len(report.layers)} layers has learned weights: '{first.node}': {first.note}")
     safe = [row["value"] for row in json.loads(report.plan)["tensors"] if row.get("pair_safe")]
     if safe:
-        say(f"{len(safe)} int8 weights ('{safe[0]}'{', ...' if len(safe) > 1 else ''}) behind uint8 activations have the scale with the least "
+        say(f"{len(safe)} int8 weights ('{safe[0]}'{', ...' if len(safe) > 1 else ''}) behind 8-bit activations have the scale with the least "
             "error of codes whose sums no processor saturates: up to twice the formula's")
 
 
