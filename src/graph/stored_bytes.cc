@@ -84,16 +84,17 @@ StoredParts MeasureParts(const Model& model) {
   StoredParts parts;
   parts.all = impl.proto.ByteSizeLong();
   for (const auto& tensor : impl.graph().initializer()) {
-    parts.constants += tensor.ByteSizeLong();
     const ValueEntry* const entry = impl.Find(tensor.name());
-    if (entry == nullptr) continue;
     uint64_t num_outside = 0;  // bytes of data that are not in the message
-    if (entry->deferred != nullptr) {
+    if (entry != nullptr && entry->deferred != nullptr) {
       num_outside = ExpectedBytes(tensor);
-    } else if (IsExternal(tensor)) {
+    } else if (entry != nullptr && IsExternal(tensor)) {
       num_outside = entry->storage.bytes.size();
     }
-    parts.constants += num_outside;
+    const uint64_t num_bytes = tensor.ByteSizeLong() + num_outside;
+    const size_t bits = ElementBits(static_cast<DataType>(tensor.data_type()));
+    parts.constants += num_bytes;
+    if (bits > 0 && bits <= 8) parts.codes += num_bytes;
     parts.all += num_outside;
   }
   for (const Node& node : model.AllNodes()) {

@@ -19,6 +19,7 @@ uint64_t StoredBytes(const std::filesystem::path& path);
 // what external data need for their alignment.
 struct StoredParts {
   uint64_t constants = 0;  // initializers and Constant nodes
+  uint64_t codes = 0;      // of these, initializers of at most 8 bits an element
   uint64_t functions = 0;
   uint64_t metadata = 0;
   uint64_t all = 0;  // with the rest, but without alignment

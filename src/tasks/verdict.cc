@@ -80,7 +80,7 @@ std::string TimeText(const QuantizeReport& report) {
 
 // Returns the bytes of constants that are quantized, as a share of all constants' bytes.
 double QuantizedShare(const QuantizeReport& report) {
-  uint64_t num_bytes = 0;
+  uint64_t num_bytes = report.prepared_parts.codes;  // of a model that was quantized in part
   for (const auto& weight : report.transform.weights) num_bytes += weight->stored_bytes;
   if (report.rewritten.narrowed) num_bytes += report.rewritten.narrowed->constants.num_bytes;
   const uint64_t all = std::max<uint64_t>(1, report.output_parts.constants);
@@ -279,11 +279,13 @@ void WarnOfFloats(const QuantizeReport& report, std::vector<Warning>& warnings) 
 }
 
 void WarnOfOverflow(const QuantizeReport& report, std::vector<Warning>& warnings) {
-  if (report.rewritten.narrowed && report.rewritten.narrowed->constants.num_clipped > 0) {
+  const uint64_t num_clipped =
+      report.rewritten.narrowed ? report.rewritten.narrowed->constants.num_clipped : 0;
+  if (num_clipped > 0) {
     warnings.push_back(
-        {"overflow", fmt::format("{} values of constants beyond 65504, the largest of "
-                                 "FLOAT16, became that",
-                                 report.rewritten.narrowed->constants.num_clipped)});
+        {"overflow", fmt::format("{} value{} of constants beyond 65504, the largest of FLOAT16, "
+                                 "became that",
+                                 num_clipped, num_clipped == 1 ? "" : "s")});
   }
   for (const auto& weight : report.transform.weights) {
     if (weight->num_overflowed == 0) continue;

@@ -8,7 +8,7 @@ import onnx
 import onnxruntime
 import pytest
 from models import make_model, save
-from onnx import helper
+from onnx import TensorProto, helper, numpy_helper
 from onnxruntime.quantization import quantize_dynamic
 
 CONFIGS = ["INT8_DYNAMIC", "INT4_WEIGHTS", "MX6"]
@@ -56,6 +56,21 @@ def test_the_float_rest_is_quantized(float_path, tmp_path, bitpress):
     assert line_of(text) == ("the model is already quantized: 1 DynamicQuantizeLinear, 1 MatMulInteger; these stay as they are, the rest "
                              "was quantized")
     assert [node.op_type for node in onnx.load(tmp_path / "q.onnx").graph.node].count("MatMulInteger") == 2
+
+
+def test_given_codes_are_no_floats(tmp_path, bitpress):
+    """The first weight takes 160 kB of codes, the second 4 kB: nothing is left float."""
+    rng = np.random.default_rng(5)
+    nodes = [helper.make_node("MatMul", ["x", "w"], ["h"], "first"), helper.make_node("MatMul", ["h", "v"], ["y"], "second")]
+    weights = [numpy_helper.from_array(rng.standard_normal(shape, dtype=np.float32), name)
+               for name, shape in {"w": (400, 400), "v": (400, 10)}.items()]
+    graph = helper.make_graph(nodes, "g", [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["N", 400])],
+                              [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["N", 10])], weights)
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), tmp_path / "float.onnx")
+    quantize_dynamic(tmp_path / "float.onnx", tmp_path / "half.onnx", nodes_to_quantize=["first"])
+    text = bitpress.ok("quantize", tmp_path / "half.onnx", "-o", tmp_path / "q.onnx", "--config", "INT8_DYNAMIC")
+    share = int(re.search(r"constants: (\d+) % of their bytes are quantized", text)[1])
+    assert share >= 97 and "stay float" not in text
 
 
 @pytest.mark.parametrize("config, operators", [("INT8_WEIGHTS", "2 Unpack_int8"), ("MX6", "2 MatMul_mx6, 2 QuantizeDequantize_mx6"),

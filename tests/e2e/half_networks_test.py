@@ -93,7 +93,7 @@ def test_a_network_in_half_its_bytes(tmp_path, halve):
     mask[1, 5:] = 0
     inputs = {"x": random(2, 8, 64, scale=1, seed=1), "mask": mask}
     assert sqnr_db(run(path, **inputs)[0], run(tmp_path / "half.onnx", **inputs)[0]) > 60
-    assert "1 values of constants beyond 65504, the largest of FLOAT16, became that" in text
+    assert "1 value of constants beyond 65504, the largest of FLOAT16, became that" in text
     assert "1 Softmax in FLOAT: " in text and "1 LayerNormalization in FLOAT: it sums squares" in text and "nothing was quantized" not in text
 
 
