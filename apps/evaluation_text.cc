@@ -76,6 +76,9 @@ std::string TaskText(const evaluate::TaskReport& report) {
     if (figure.reference) text += fmt::format(" (reference {:.4f})", *figure.reference);
     text += "\n";
   }
+  if (!report.why_no_loss.empty()) {
+    text += fmt::format("{:<10} WARNING: it says nothing: {}\n", "", report.why_no_loss);
+  }
   if (report.loss) {
     text += fmt::format("{:<10} {:.2f} % ({})\n", "loss", 100 * *report.loss, report.loss_name);
   }
@@ -107,7 +110,7 @@ std::string ToText(const EvaluationReport& report) {
   text += fmt::format("{:<10} {}{}\n", "processor",
                       processors::DescribeProcessor(report.processor.processor),
                       report.processor.is_simulated ? ", simulated here" : "");
-  text += DescribeProcessors(report.processor, 0);
+  text += DescribeProcessors(report.processor, 0, report.sqnr_db);
   if (report.depends_on_processor && !report.has_times) {
     text += fmt::format(
         "{:<10} integer products can saturate without VNNI; evaluate without -o "

@@ -60,11 +60,13 @@ std::string DescribeCloseness(const deploy::Closeness& closeness) {
 
 }  // namespace
 
-std::string DescribeProcessors(const evaluate::ProcessorReport& report, size_t max_nodes) {
+std::string DescribeProcessors(const evaluate::ProcessorReport& report, size_t max_nodes,
+                               std::optional<double> of_model) {
   if (report.nodes.empty()) return "";
   std::string text = "  x86 without VNNI: " + evaluate::DescribeSaturation(report);
   text += report.sqnr_db ? "\n" : " (give --data)\n";
-  if (report.is_harmful()) text += fmt::format("  WARNING: {}\n", evaluate::kHarmfulWarning);
+  if (report.is_harmful(of_model))
+    text += fmt::format("  WARNING: {}\n", evaluate::kHarmfulWarning);
   for (const std::string& what : report.not_simulated) {
     text += fmt::format("  not simulated: {}\n", what);
   }
@@ -107,7 +109,9 @@ std::string DescribeTarget(const deploy::TargetReport& report, size_t max_float_
       found != report.integer_operators.end()) {
     text += fmt::format("  {}\n", DescribeDynamicConvolutions(found->second));
   }
-  text += DescribeProcessors(report.processor, max_saturating_nodes);
+  const auto worst = report.closeness ? report.closeness->worst() : std::nullopt;
+  text += DescribeProcessors(report.processor, max_saturating_nodes,
+                             worst ? std::optional(worst->sqnr_db) : std::nullopt);
   const size_t num_shown = std::min(max_float_nodes, report.float_nodes.size());
   for (size_t i = 0; i < num_shown; ++i) {
     const deploy::FloatNode& node = report.float_nodes[i];

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <optional>
 #include <string>
 
 #include "deploy/check_target.h"
@@ -9,8 +10,10 @@
 namespace bitpress::apps {
 
 // Describes the difference between kinds of processors, in lines that begin with two spaces. Names
-// up to `max_nodes` operators that can saturate. Returns "" if all processors give the same.
-std::string DescribeProcessors(const evaluate::ProcessorReport& report, size_t max_nodes);
+// up to `max_nodes` operators that can saturate. `of_model` is the SQNR in dB of the model beside
+// the given one, if it is known. Returns "" if all processors give the same.
+std::string DescribeProcessors(const evaluate::ProcessorReport& report, size_t max_nodes,
+                               std::optional<double> of_model);
 
 // Says that so many convolutions with dynamic ranges are slow, and what to do instead. Returns ""
 // if there is none.

@@ -31,8 +31,13 @@ struct ProcessorReport {
   std::optional<double> sqnr_db;
   std::vector<std::string> not_simulated;
 
-  // Returns whether saturation costs much more than quantization to 8 bits does.
-  bool is_harmful() const { return sqnr_db && *sqnr_db < 30; }
+  // Returns whether saturation costs much: more than quantization to 8 bits should, and more than a
+  // quarter of the noise that the model has beside its reference, if that is known (`of_model`, in
+  // dB).
+  bool is_harmful(std::optional<double> of_model) const {
+    constexpr double kQuarter = 6;
+    return sqnr_db && *sqnr_db < 30 && (!of_model || *sqnr_db < *of_model + kQuarter);
+  }
 };
 constexpr auto FieldsOf(const ProcessorReport*) {
   return std::tuple(
@@ -58,8 +63,11 @@ std::string DescribeSaturation(const ProcessorReport& report);
 // The warning of a report that is harmful.
 inline constexpr std::string_view kHarmfulWarning =
     "this model is wrong on x86 processors without VNNI; quantize it with integer_kernels=safe "
-    "(the "
-    "default)";
+    "(the default)";
+// The same of a model that was quantized so.
+inline constexpr std::string_view kBeyondSamplesWarning =
+    "this model is wrong on x86 processors without VNNI where activations are larger than in the "
+    "samples: give more samples, or more varied ones";
 
 // Returns the nodes of a model file that can saturate. Fast if the model has no int8 constant.
 std::vector<processors::SaturatingNode> SaturatingNodesOf(const std::filesystem::path& model);

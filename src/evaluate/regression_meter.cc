@@ -37,15 +37,16 @@ struct Columns {
     all.resize(std::max(all.size(), wanted.size()));
     for (size_t i = 0; i < wanted.size(); ++i) all[i].Add(wanted[i], found[i]);
   }
-  // Returns the energy of the errors over that of the spread; 0 without errors.
-  double ErrorShare() const {
+  // Returns the energy of the errors over that of the spread; nothing if what is wanted does not
+  // vary and no error is infinite.
+  std::optional<double> ErrorShare() const {
     double errors = 0, spread = 0;
     for (const Column& column : all) {
       errors += column.errors();
       spread += column.spread();
     }
-    if (errors == 0) return 0;
-    return spread == 0 ? INFINITY : errors / spread;
+    if (spread == 0 && std::isfinite(errors)) return std::nullopt;
+    return errors / spread;
   }
 };
 
@@ -81,27 +82,32 @@ class RegressionMeter : public TaskMeter {
 
   TaskReport Result() const override {
     TaskReport report{.task = "regression", .num_samples = num_samples_};
-    const double share = against_float_.ErrorShare();
-    if (!against_float_.all.empty()) {
-      report.figures.push_back({"R2 against the float model", 1 - share, {}});
-      report.figures.push_back({"error over the spread", std::sqrt(share), {}});
-      report.loss = share;
+    if (const std::optional<double> share = against_float_.ErrorShare()) {
+      report.figures.push_back({"R2 against the float model", 1 - *share, {}});
+      report.figures.push_back({"error over the spread", std::sqrt(*share), {}});
+      report.loss = *share;
       report.loss_name = "1 - R2";
+    } else if (!against_float_.all.empty()) {
+      report.why_no_loss = fmt::format("the float model's numbers do not vary {}: give more",
+                                       InSamples(num_samples_));
     }
     if (num_classes_ > 0) {
       report.figures.push_back({"agreement of classes",
                                 static_cast<double>(num_equal_) / static_cast<double>(num_classes_),
                                 {}});
     }
-    if (against_labels_.all.empty()) return report;
-    const double r2 = 1 - against_labels_.ErrorShare();
+    const std::optional<double> of_labels = against_labels_.ErrorShare();
+    if (!of_labels) return report;
+    const double r2 = 1 - *of_labels;
     report.figures.push_back({"R2 against the labels", r2, {}});
-    if (reference_against_labels_.all.empty()) return report;
-    const double reference = 1 - reference_against_labels_.ErrorShare();
+    const std::optional<double> of_reference = reference_against_labels_.ErrorShare();
+    if (!of_reference) return report;
+    const double reference = 1 - *of_reference;
     report.figures.back().reference = reference;
     if (reference > 0) {
       report.loss = (reference - r2) / reference;
       report.loss_name = "drop of R2";
+      report.why_no_loss.clear();
     }
     return report;
   }

@@ -36,6 +36,10 @@ struct Overlap {
     }
     return num_classes == 0 ? 1 : sum / static_cast<double>(num_classes);
   }
+  // Returns whether all pixels of both masks are of one class.
+  bool HasOneClass() const {
+    return std::ranges::count_if(any, [](uint64_t count) { return count > 0; }) == 1;
+  }
 };
 
 class SegmentationMeter : public TaskMeter {
@@ -76,6 +80,12 @@ class SegmentationMeter : public TaskMeter {
     if (num_matte_ > 0) {
       report.figures.push_back(
           {"mean absolute difference", matte_ / static_cast<double>(num_matte_), {}});
+    }
+    if (overlap_.HasOneClass()) {
+      report.why_no_loss =
+          fmt::format("all pixels of both masks are of one class {}: give samples that hold more",
+                      InSamples(num_samples_));
+      return report;
     }
     report.loss = 1 - iou;
     report.loss_name = "1 - mIoU";

@@ -79,6 +79,8 @@ struct TaskReport {
   // The loss by which `auto` decides, 0 without any, and what it is.
   std::optional<double> loss = {};
   std::string loss_name = "";
+  // Why the measure says nothing of these samples: there is no loss then. "": it does.
+  std::string why_no_loss = "";
 };
 constexpr auto FieldsOf(const TaskReport*) {
   return std::tuple(
@@ -86,8 +88,10 @@ constexpr auto FieldsOf(const TaskReport*) {
       Field{"num_samples", &TaskReport::num_samples}, Field{"figures", &TaskReport::figures},
       Field{"loss", &TaskReport::loss,
             "By which `auto` decides, as a share; 0 without any loss. None without a reference and "
-            "without labels."},
-      Field{"loss_name", &TaskReport::loss_name});
+            "without labels, and where the measure says nothing of the samples."},
+      Field{"loss_name", &TaskReport::loss_name},
+      Field{"why_no_loss", &TaskReport::why_no_loss,
+            "Why the measure says nothing of these samples, such as photos without any box."});
 }
 
 // One output for one sample.

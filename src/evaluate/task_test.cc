@@ -234,6 +234,26 @@ std::string TaskFound(const TaskInterface& interface) {
   return meter ? meter->Result().task : "none";
 }
 
+// A measure of nothing is no loss of nothing.
+TEST(Task, SaysWhenItMeasuresNothing) {
+  const auto result = [](TaskMeter& meter, const Values& values, std::vector<int64_t> dims) {
+    meter.Add(SampleOf(values, values, std::move(dims)));
+    const TaskReport report = meter.Result();
+    EXPECT_FALSE(report.loss) << report.task;
+    EXPECT_TRUE(report.figures.empty() || report.task == "segmentation") << report.task;
+    return report.why_no_loss;
+  };
+  const Values no_box = {10, 10, 50, 50, .1, 0};
+  EXPECT_THAT(result(*MakeDetectionMeter(ParseTask("detection"), "end2end"), no_box, {1, 6}),
+              HasSubstr("neither model gives a box with a score of 0.25 in 1 sample"));
+  EXPECT_THAT(result(*MakeTextMeter(ParseTask("text:blank=0"), 0), {1, 0, 1, 0}, {2, 2}),
+              HasSubstr("neither model gives a text"));
+  EXPECT_THAT(result(*MakeSegmentationMeter(ParseTask("segmentation"), 0), {0, 0, 0, 0}, {1, 2, 2}),
+              HasSubstr("one class"));
+  EXPECT_THAT(result(*MakeRegressionMeter(ParseTask("regression"), 0), {3}, {1}),
+              HasSubstr("do not vary"));
+}
+
 TEST(Task, IsFoundFromTheOutputs) {
   Values vector(64, 0.125);
   EXPECT_EQ(TaskFound(InterfaceOf({1, 64}, vector)), "none");  // may be probabilities

@@ -101,7 +101,11 @@ class TextMeter : public TaskMeter {
     const auto of_reference = [&](const ErrorRate& rate) {
       return has_reference_ ? std::optional(rate.value()) : std::nullopt;
     };
-    if (has_reference_) {
+    if (has_reference_ && against_float.length + against_float.edits == 0) {
+      report.why_no_loss =
+          fmt::format("neither model gives a text {}: give samples of speech or of printed lines",
+                      InSamples(paths_.size()));
+    } else if (has_reference_) {
       report.figures.push_back(
           {"character errors against the float texts", against_float.value(), {}});
       report.loss = against_float.value();
@@ -114,6 +118,7 @@ class TextMeter : public TaskMeter {
     if (has_reference_) {
       report.loss = characters.value() - reference_characters.value();
       report.loss_name = "rise of character errors";
+      report.why_no_loss.clear();
     }
     return report;
   }

@@ -185,8 +185,14 @@ void WarnOfRun(const QuantizeReport& report, std::vector<Warning>& warnings) {
                                 target.error)});
   }
   if (!target.checker_error.empty()) warnings.push_back({"rules", target.checker_error});
-  if (target.processor.is_harmful()) {
-    warnings.push_back({"processors", std::string(evaluate::kHarmfulWarning)});
+  const std::optional<deploy::OutputCloseness> worst =
+      target.closeness ? target.closeness->worst() : std::nullopt;
+  if (target.processor.is_harmful(worst ? std::optional(worst->sqnr_db) : std::nullopt)) {
+    const bool is_safe = std::ranges::any_of(report.plan.tensors, [](const plan::TensorPlan& row) {
+      return row.integer && row.integer->is_pair_safe;
+    });
+    warnings.push_back({"processors", std::string(is_safe ? evaluate::kBeyondSamplesWarning
+                                                          : evaluate::kHarmfulWarning)});
   }
 }
 
