@@ -61,8 +61,8 @@ class Calibrator::Impl {
         name_(std::move(name)),
         fingerprint_(model.Fingerprint()),
         values_(std::move(values)),
-        collector_(options_.hold_back_every > 0 ? 2 * values_.size() : values_.size(),
-                   num_threads_) {}
+        collector_(options_.hold_back_every > 0 ? 2 * values_.size() : values_.size(), num_threads_,
+                   options_.adds_sums) {}
 
   CalibrationResult Count(data::Source& source, const ProgressSink& progress) {
     Begin();

@@ -237,7 +237,7 @@ TEST(Collector, CountsPartsAsAWhole) {
     std::vector<float> widened(count);
     kernels::HalfToFloat(halves, widened.data());
     const std::vector<int64_t> dims = {static_cast<int64_t>(count)};
-    Collector collector(2, 3);
+    Collector collector(2, 3, /*adds_sums=*/true);
     collector.Observe({0, DataType::kFloat, dims, values.data()}, backwards);
     collector.Observe({1, DataType::kFloat16, dims, halves.data()}, backwards);
     TensorStatistics expected, expected_halves;

@@ -10,6 +10,7 @@
 
 #include "base/atomic_file.h"
 #include "base/byte_stream.h"
+#include "base/check.h"
 #include "base/paths.h"
 #include "base/version.h"
 #include "data/failures.h"
@@ -179,6 +180,7 @@ AxisStatistics ReadAxis(ByteReader& in, bool has_outer_axis, uint64_t num_finite
 class StatisticsFile {
  public:
   static void Write(ByteWriter& out, const TensorStatistics& tensor) {
+    BITPRESS_DCHECK(tensor.has_sums());
     for (const uint64_t count : {tensor.num_finite_, tensor.num_zeros_, tensor.num_nan_,
                                  tensor.num_positive_infinity_, tensor.num_negative_infinity_}) {
       out.Compact(count);

@@ -15,8 +15,8 @@ constexpr size_t kLeastElementsPerTask = size_t{1} << 14;
 
 }  // namespace
 
-Collector::Collector(size_t num_values, size_t num_threads)
-    : values_(num_values), num_threads_(std::max<size_t>(num_threads, 1)) {}
+Collector::Collector(size_t num_values, size_t num_threads, bool adds_sums)
+    : values_(num_values), num_threads_(std::max<size_t>(num_threads, 1)), adds_sums_(adds_sums) {}
 
 std::unique_ptr<kernels::ObserveCounter> Collector::TakeCounter() {
   {
@@ -27,7 +27,7 @@ std::unique_ptr<kernels::ObserveCounter> Collector::TakeCounter() {
       return counter;
     }
   }
-  return std::make_unique<kernels::ObserveCounter>();
+  return std::make_unique<kernels::ObserveCounter>(adds_sums_);
 }
 
 void Collector::CountPart(const runtime::ObservedTensor& tensor, size_t begin, size_t end,

@@ -17,8 +17,8 @@ namespace bitpress::calibrate {
 class Collector : public runtime::ObserverSink {
  public:
   // Counts tensors of the ids 0 .. num_values - 1, the offset included, on `num_threads` threads at
-  // once.
-  Collector(size_t num_values, size_t num_threads);
+  // once. `adds_sums`: see CalibrateOptions.
+  Collector(size_t num_values, size_t num_threads, bool adds_sums);
 
   void Observe(const runtime::ObservedTensor& tensor,
                const runtime::ParallelTasks& run_parallel) override;
@@ -45,6 +45,7 @@ class Collector : public runtime::ObserverSink {
 
   std::vector<Value> values_;
   size_t num_threads_;
+  bool adds_sums_;
   size_t offset_ = 0;
   std::mutex mutex_;  // guards idle_counters_, and values while they are added to
   std::vector<std::unique_ptr<kernels::ObserveCounter>> idle_counters_;

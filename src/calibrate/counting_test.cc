@@ -66,6 +66,33 @@ TEST_P(Counting, EqualsTheReference) {
   }
 }
 
+TEST_P(Counting, WithoutSumsTheRestIsTheSame) {
+  kernels::ObserveCounter counter, without_sums(/*has_sums=*/false);
+  for (uint32_t kind = 0; kind < 30; ++kind) {
+    const std::vector<float> values = MakeValues(kind * 997 % 5000, kind);
+    counter.Count(values);
+    without_sums.Count(values);
+    TensorStatistics expected, found;
+    expected.AddCounted(counter);
+    found.AddCounted(without_sums);
+    EXPECT_FALSE(found.has_sums());
+    EXPECT_EQ(found.num_elements(), expected.num_elements());
+    EXPECT_EQ(found.num_zeros(), expected.num_zeros());
+    EXPECT_EQ(found.num_nan(), expected.num_nan());
+    EXPECT_EQ(found.num_positive_infinity(), expected.num_positive_infinity());
+    ASSERT_EQ(found.is_empty(), expected.is_empty());
+    if (found.is_empty()) continue;
+    EXPECT_EQ(found.min(), expected.min());
+    EXPECT_EQ(found.max(), expected.max());
+    const std::vector<Bin> bins = found.Bins(), expected_bins = expected.Bins();
+    ASSERT_EQ(bins.size(), expected_bins.size()) << kind;
+    for (size_t i = 0; i < bins.size(); ++i) {
+      EXPECT_EQ(bins[i].lower, expected_bins[i].lower);
+      EXPECT_EQ(bins[i].count, expected_bins[i].count);
+    }
+  }
+}
+
 TEST_P(Counting, AddsUpOverCalls) {
   kernels::ObserveCounter counter;
   TensorStatistics expected;
@@ -116,6 +143,9 @@ TEST_P(Counting, RunsOnTheForcedTarget) {
   const std::vector<float> values(500, 1.0f);
   counter.Count(values);
   EXPECT_EQ(kernels::LastRun().kernel, "Observe");
+  EXPECT_EQ(kernels::LastRun().target, GetParam());
+  kernels::ObserveCounter(/*has_sums=*/false).Count(values);
+  EXPECT_EQ(kernels::LastRun().kernel, "ObserveCounts");
   EXPECT_EQ(kernels::LastRun().target, GetParam());
 }
 

@@ -69,6 +69,13 @@ std::vector<std::string> ValuesToCalibrate(const plan::QuantPlan& plan) {
   return values;
 }
 
+bool NeedsSums(const plan::QuantPlan& plan) {
+  // LeaveMixedConcats compares powers, a distribution has a deviation.
+  return plan::ResolvePlacement(plan.config) == plan::Placement::kAll ||
+         std::ranges::any_of(plan.tensors,
+                             [](const TensorPlan& row) { return NeedsFloatScale(row); });
+}
+
 std::vector<std::pair<std::string, std::string>> ResolveFloatScales(plan::QuantPlan& plan,
                                                                     const CalibrationTable& table) {
   std::vector<std::pair<std::string, std::string>> left_float;

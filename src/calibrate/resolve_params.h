@@ -23,6 +23,9 @@ struct ResolvedParams {
 // Returns the activations of the plan whose scale follows from statistics.
 std::vector<std::string> ValuesToCalibrate(const plan::QuantPlan& plan);
 
+// Returns whether the plan's scales, or what stays float, follow from sums over whole tensors.
+bool NeedsSums(const plan::QuantPlan& plan);
+
 // Fills in the scales of the plan's scaled rows. A row without usable statistics becomes a float
 // row. Returns these rows' values, with their reasons. Throws as ResolveParams.
 std::vector<std::pair<std::string, std::string>> ResolveFloatScales(plan::QuantPlan& plan,

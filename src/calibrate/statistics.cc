@@ -98,11 +98,14 @@ void TensorStatistics::AddCounted(kernels::ObserveCounter& counter) {
       counter.Drain([&](const kernels::ObservedExponent& counted) {
         const int field = counted.exponent_field;
         ExponentStatistics& exponent = exponents_[counted.is_negative ? -1 - field : field];
-        for (size_t i = 0; i < kBinsPerExponent; ++i) exponent.counts[i] += counted.counts[i];
+        // The compiler makes vectors of this if it knows that the counts lie apart.
+        uint64_t* const __restrict counts = exponent.counts.data();
+        for (size_t i = 0; i < kBinsPerExponent; ++i) counts[i] += counted.counts[i];
         exponent.sum += counted.sum;
         exponent.sum_of_squares +=
             UInt128{counted.sum_of_squares[1]} << 64 | counted.sum_of_squares[0];
       });
+  has_sums_ = has_sums_ && counter.has_sums();
   num_finite_ += totals.num_finite;
   num_zeros_ += totals.num_zeros;
   num_nan_ += totals.num_nan;
@@ -176,6 +179,7 @@ void TensorStatistics::Merge(const TensorStatistics& other) {
   num_positive_infinity_ += other.num_positive_infinity_;
   num_negative_infinity_ += other.num_negative_infinity_;
   extremes_.Add(other.extremes_);
+  has_sums_ = has_sums_ && other.has_sums_;
   for (const auto& [key, from] : other.exponents_) {
     ExponentStatistics& to = exponents_[key];
     for (size_t i = 0; i < kBinsPerExponent; ++i) to.counts[i] += from.counts[i];
@@ -209,6 +213,7 @@ uint64_t TensorStatistics::num_elements() const {
 float TensorStatistics::AbsMax() const { return std::max(std::fabs(min()), std::fabs(max())); }
 
 double TensorStatistics::Sum() const {
+  BITPRESS_DCHECK(has_sums_);
   ExactSum sum;
   for (const auto& [key, exponent] : exponents_) {
     sum.AddScaled(exponent.sum, UnitExponent(ExponentOf(key)), key < 0);
@@ -217,6 +222,7 @@ double TensorStatistics::Sum() const {
 }
 
 double TensorStatistics::SumOfSquares() const {
+  BITPRESS_DCHECK(has_sums_);
   ExactSum sum;
   for (const auto& [key, exponent] : exponents_) {
     sum.AddScaled(exponent.sum_of_squares, 2 * UnitExponent(ExponentOf(key)), false);

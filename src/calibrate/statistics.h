@@ -137,8 +137,10 @@ class TensorStatistics {
     return extremes_.max;
   }
   float AbsMax() const;
+  // Whether all elements were counted with their sums.
+  bool has_sums() const { return has_sums_; }
   // Return the exact sums, rounded once to double (half to even). The others are computed from them
-  // in double.
+  // in double. REQUIRE: has_sums().
   double Sum() const;
   double SumOfSquares() const;
   double Mean() const;
@@ -184,6 +186,7 @@ class TensorStatistics {
   uint64_t num_negative_infinity_ = 0;
   Extremes extremes_;
   Exponents exponents_;
+  bool has_sums_ = true;
   uint64_t num_samples_ = 0;
   ExactSum sum_of_minima_;
   ExactSum sum_of_maxima_;

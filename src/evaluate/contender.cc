@@ -47,6 +47,11 @@ double Contender::Run(const std::vector<Tensor>& batch) {
   return run_ms;
 }
 
+void Contender::TakeRun(std::vector<Tensor> results, double run_ms) {
+  results_ = std::move(results);
+  time_ms_ += run_ms;
+}
+
 void Contender::WarmUp(const std::vector<Tensor>& batch) {
   double uncounted_ms = 0;
   Measure(uncounted_ms, memory_bytes_, [&] { return RunUncounted(batch); });

@@ -41,7 +41,9 @@ class Contender {
 
   // Runs one batch, counts its time, and returns that time in milliseconds.
   double Run(const std::vector<Tensor>& batch);
-  // Does the same without counting the time, but counts the memory.
+  // Takes the results of a batch that another model like this one ran, and its time.
+  void TakeRun(std::vector<Tensor> results, double run_ms);
+  // Does the same as Run without counting the time, but counts the memory.
   void WarmUp(const std::vector<Tensor>& batch);
 
   const std::vector<Tensor>& results() const { return results_; }  // outputs of the last run

@@ -22,6 +22,7 @@
 #include "data/token_inputs.h"
 #include "evaluate/language.h"
 #include "evaluate/other_processor.h"
+#include "evaluate/reference_runs.h"
 #include "evaluate/task.h"
 
 namespace bitpress::evaluate {
@@ -34,6 +35,8 @@ struct EvaluateSettings {
   // Samples in one run of a model. A model whose first input dimension is fixed gets that many. Its
   // last batch is filled up with copies, which count nowhere.
   size_t batch_size = 20;
+  // Runs of the reference that evaluations of the same samples and reference share. Null: none.
+  std::shared_ptr<ReferenceRuns> reference_runs = {};
   // The position of the only output whose closeness to the reference's counts. Null: all outputs
   // together.
   std::optional<size_t> output_index = std::nullopt;
@@ -99,7 +102,8 @@ struct EvaluationReport {
   uint64_t num_nonfinite_values = 0;
   bool has_times = true;
   // Without reading the samples. Both models run the same batches, and they take turns to go first.
-  // Before that, the first batch is run once without timing.
+  // Where runs of the reference are shared, they do so for the first samples only, and time_ratio
+  // is of these. Before that, the first batch is run once without timing.
   double time_ms = 0;
   std::optional<double> reference_time_ms;
   std::optional<double> time_ratio;

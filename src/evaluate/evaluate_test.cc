@@ -138,6 +138,24 @@ TEST(Evaluate, ScaledOutputsAgreeAt20Decibels) {
   EXPECT_GT(report.time_ratio.value(), 0);
 }
 
+TEST(Evaluate, RunsOfTheReferenceAreSharedBehindTheTimedBatches) {
+  EvaluateOptions options = Options("identity", "identity");
+  options.reference_runs = std::make_shared<ReferenceRuns>();
+  options.batch_size = 16;
+  Rows rows;
+  for (size_t i = 0; i < 40; ++i) rows.push_back(kRows[i % kRows.size()]);
+  RowSource source({rows});
+  EXPECT_TRUE(Evaluate(options, source).outputs_identical);
+  // Another reference shows which of its batches run: the first two, of 32 samples.
+  options.reference = ModelPath("scaled");
+  const EvaluationReport report = Evaluate(options, source);
+  constexpr double kTimed = 26 * 30 + 6 * 95, kShared = 6 * 30 + 2 * 95;
+  constexpr double kSignal = 0.9 * 0.9 * kTimed + kShared, kNoise = 0.1 * 0.1 * kTimed;
+  EXPECT_NEAR(report.sqnr_db.value(), 10 * std::log10(kSignal / kNoise), 1e-4);
+  EXPECT_GT(report.time_ratio.value(), 0);
+  EXPECT_GT(report.reference_time_ms.value(), 0);
+}
+
 TEST(Evaluate, AModelAgainstItselfIsIdentical) {
   RowSource source({kRows}, {0, 1, 2, 3, 2});
   const EvaluationReport report = Evaluate(Options("identity", "identity"), source);

@@ -66,6 +66,7 @@ Statistics StatisticsFor(const graph::Model& model, const plan::QuantPlan& plan,
   calibration.axes = calibrate::ChannelsToCalibrate(plan, model);
   calibration.caches = calibrate::CachesToCalibrate(plan);
   calibration.hold_back_every = kHoldBackEvery;
+  calibration.adds_sums = calibrate::NeedsSums(plan);
   const auto gather = [&] {
     return GatherStatistics(model, PathText(options.model.filename()), values, options,
                             calibration);
@@ -74,9 +75,10 @@ Statistics StatisticsFor(const graph::Model& model, const plan::QuantPlan& plan,
   if (!options.shared || plan.config.smooth_quant) {
     return std::make_shared<const calibrate::CalibrationResult>(gather());
   }
-  return options.shared->statistics.Get({KeyOf(options, plan.rewrites), values, calibration.axes,
-                                         calibration.caches, options.samples.limit},
-                                        gather);
+  return options.shared->statistics.Get(
+      {KeyOf(options, plan.rewrites), values, calibration.axes, calibration.caches,
+       options.samples.limit, calibration.adds_sums},
+      gather);
 }
 
 // The float model, with the data that its plan depends on.

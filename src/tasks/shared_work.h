@@ -60,6 +60,7 @@ struct StatisticsKey {
   std::map<std::string, int64_t> axes;
   std::set<std::string> caches;
   size_t num_samples = 0;
+  bool has_sums = false;
   bool operator==(const StatisticsKey&) const = default;
 };
 

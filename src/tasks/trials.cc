@@ -50,6 +50,7 @@ evaluate::EvaluationReport Trials::Evaluate(const std::filesystem::path& model) 
   evaluate.batch_size = options_.batch_size;
   evaluate.output_index = options_.output_index;
   evaluate.task = options_.task;
+  evaluate.reference_runs = reference_runs_;
   return tasks::Evaluate(evaluate);
 }
 

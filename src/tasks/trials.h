@@ -65,6 +65,9 @@ class Trials {
 
   TrialOptions options_;
   std::optional<double> reference_metric_;
+  // The float model runs each sample once for all trials.
+  std::shared_ptr<evaluate::ReferenceRuns> reference_runs_ =
+      std::make_shared<evaluate::ReferenceRuns>();
 };
 
 }  // namespace bitpress::tasks

@@ -1,7 +1,9 @@
 #include "weights/pair_rules.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <limits>
 #include <string>
 
 #include "base/check.h"
@@ -42,37 +44,75 @@ uint64_t FitSum(const PairRule& rule, int64_t sum, const CodeAt& code_at,
   return num_changed;
 }
 
-// The elements of the sums that share parameters, side by side so that they can be rounded again
-// and again.
+// The pairs that are rounded at once. Loops of this length become vectors.
+constexpr size_t kPairsAtOnce = 16;
+
+// The first elements of all pairs, or the second ones.
+struct Side {
+  void Reserve(size_t num_pairs) {
+    for (std::vector<float>* const part : {&values, &costs, &largest}) part->reserve(num_pairs);
+  }
+  void Add(float value, float cost, float most) {
+    values.push_back(value);
+    costs.push_back(cost);
+    largest.push_back(most);
+  }
+
+  std::vector<float> values;
+  std::vector<float> costs;
+  std::vector<float> largest;  // whole numbers
+};
+
+// The pairs of the sums that share parameters, side by side so that they can be rounded again and
+// again. Pairs of zeros without a cost make up for a number that kPairsAtOnce does not divide.
 struct Elements {
   explicit Elements(std::span<const Sum> sums, std::span<const float> weight) {
+    size_t num_pairs = kPairsAtOnce;
+    for (const Sum& sum : sums) num_pairs += static_cast<size_t>(sum.rule->sums.length / 2 + 1);
+    for (Side& side : sides) side.Reserve(num_pairs);
     for (const Sum& sum : sums) {
       const ops::SumLayout& layout = sum.rule->sums;
       for (int64_t i = 0; i < layout.length; ++i) {
         const size_t channel = layout.ChannelOf(sum.index, i);
-        values.push_back(weight[layout.ElementOf(sum.index, i)]);
-        costs.push_back(static_cast<float>(sum.rule->CostOf(channel)));
-        largest.push_back(sum.rule->LargestOf(channel));
+        sides[i % 2].Add(weight[layout.ElementOf(sum.index, i)],
+                         static_cast<float>(sum.rule->CostOf(channel)),
+                         static_cast<float>(sum.rule->LargestOf(channel)));
       }
       // The last element of an odd number is a pair with zero.
-      if (layout.length % 2 != 0) {
-        values.push_back(0);
-        costs.push_back(0);
-        largest.push_back(0);
-      }
+      if (layout.length % 2 != 0) sides[1].Add(0, 0, 0);
+    }
+    while (sides[0].values.size() % kPairsAtOnce != 0) {
+      for (Side& side : sides) side.Add(0, 0, 0);
     }
   }
 
   // Returns the same elements with activations of zero, with which no code saturates.
   Elements WithoutActivation() const {
     Elements elements = *this;
-    std::ranges::fill(elements.largest, 0);
+    for (Side& side : elements.sides) std::ranges::fill(side.largest, 0);
     return elements;
   }
 
-  std::vector<float> values;
-  std::vector<float> costs;
-  std::vector<int32_t> largest;
+  std::array<Side, 2> sides;
+};
+
+// The elements of one side in units of the scale, their codes, and the products with the largest
+// activations.
+struct RoundedSide {
+  std::array<float, kPairsAtOnce> units, codes, products;
+
+  void Round(const Side& side, size_t first, float inverse, float zero_point,
+             formats::CodeRange range) {
+    // Adding this makes a number below 2^22 whole, half to even.
+    constexpr float kMagic = 0x1.8p23f;
+    const auto least = static_cast<float>(range.quant_min);
+    const auto most = static_cast<float>(range.quant_max);
+    for (size_t i = 0; i < kPairsAtOnce; ++i) {
+      units[i] = side.values[first + i] * inverse + zero_point;
+      codes[i] = std::clamp(units[i], least, most) + kMagic - kMagic;
+      products[i] = codes[i] * side.largest[first + i];
+    }
+  }
 };
 
 struct Trial {
@@ -81,29 +121,47 @@ struct Trial {
 };
 
 // Rounds to nearest in float32. Ties may differ from the codes of formats::ref, which is good
-// enough to choose a scale.
-Trial Try(const Elements& elements, const QParams& params, formats::CodeRange range) {
+// enough to choose a scale. Ends early, with a part of the cost, once that is `most_cost`.
+Trial Try(const Elements& elements, const QParams& params, formats::CodeRange range,
+          double most_cost = std::numeric_limits<double>::infinity()) {
   Trial trial;
   const float inverse = 1 / params.scale;
   const auto zero_point = static_cast<float>(params.zero_point);
-  const auto least = static_cast<float>(range.quant_min);
-  const auto most = static_cast<float>(range.quant_max);
   const double unit = double{params.scale} * params.scale;
-  for (size_t i = 0; i + 1 < elements.values.size(); i += 2) {
-    const float first = elements.values[i] * inverse + zero_point;
-    const float second = elements.values[i + 1] * inverse + zero_point;
-    PairCodes codes{static_cast<int32_t>(std::nearbyint(std::clamp(first, least, most))),
-                    static_cast<int32_t>(std::nearbyint(std::clamp(second, least, most)))};
-    const PairBounds largest{elements.largest[i], elements.largest[i + 1]};
-    if (!formats::FitsPairSum(codes, largest)) {
-      codes = formats::FitPair(codes, {first, second, elements.costs[i], elements.costs[i + 1]},
-                               largest);
-      ++trial.num_changed;
+  const auto& [first, second] = elements.sides;
+  RoundedSide a, b;
+  std::array<float, kPairsAtOnce> costs, positive, negative;
+  for (size_t begin = 0; begin < first.values.size(); begin += kPairsAtOnce) {
+    a.Round(first, begin, inverse, zero_point, range);
+    b.Round(second, begin, inverse, zero_point, range);
+    const auto cost_of = [&](size_t i) {
+      const float first_error = a.codes[i] - a.units[i];
+      const float second_error = b.codes[i] - b.units[i];
+      return first.costs[begin + i] * first_error * first_error +
+             second.costs[begin + i] * second_error * second_error;
+    };
+    // Products of codes are whole numbers below 2^24, so that FitsPairSum can be asked in floats.
+    for (size_t i = 0; i < kPairsAtOnce; ++i) {
+      costs[i] = cost_of(i);
+      positive[i] = std::max(a.products[i], 0.0f) + std::max(b.products[i], 0.0f);
+      negative[i] = std::min(a.products[i], 0.0f) + std::min(b.products[i], 0.0f);
     }
-    const float first_error = static_cast<float>(codes.first) - first;
-    const float second_error = static_cast<float>(codes.second) - second;
-    trial.cost += unit * double{elements.costs[i] * first_error * first_error +
-                                elements.costs[i + 1] * second_error * second_error};
+    for (size_t i = 0; i < kPairsAtOnce; ++i) {
+      if (positive[i] > static_cast<float>(formats::kLargestPairSum) ||
+          negative[i] < static_cast<float>(formats::kLeastPairSum)) {
+        const size_t at = begin + i;
+        const PairCodes fitted = formats::FitPair(
+            {static_cast<int32_t>(a.codes[i]), static_cast<int32_t>(b.codes[i])},
+            {a.units[i], b.units[i], first.costs[at], second.costs[at]},
+            {static_cast<int32_t>(first.largest[at]), static_cast<int32_t>(second.largest[at])});
+        a.codes[i] = static_cast<float>(fitted.first);
+        b.codes[i] = static_cast<float>(fitted.second);
+        costs[i] = cost_of(i);
+        ++trial.num_changed;
+      }
+      trial.cost += unit * double{costs[i]};
+    }
+    if (trial.cost >= most_cost) break;
   }
   return trial;
 }
@@ -125,28 +183,25 @@ std::vector<std::vector<Sum>> SumsOfParams(std::span<const PairRule> rules, size
   return sums_of;
 }
 
-bool CanSaturate(std::span<const Sum> sums, std::span<const float> values, const QParams& params,
-                 const formats::IntegerSpec& spec) {
-  return Try(Elements(sums, values), params, formats::SearchedCodes(spec)).num_changed > 0;
-}
-
 struct ChosenScale {
   QParams params;
   double cost = 0;
+  bool can_saturate = false;  // with the given scale
 };
 
 ChosenScale ChooseScale(const Elements& elements, const QParams& params,
                         const formats::IntegerSpec& spec) {
   constexpr int kStepsPerOctave = 16;
   const formats::CodeRange range = formats::SearchedCodes(spec);
-  ChosenScale best{params, Try(elements, params, range).cost};
+  const Trial given = Try(elements, params, range);
+  ChosenScale best{params, given.cost, given.num_changed > 0};
   for (int step = 1; step <= kStepsPerOctave; ++step) {
     QParams wider = params;
     wider.scale = formats::AllowedScale(
         double{params.scale} * std::exp2(step / double{kStepsPerOctave}), spec.scale_kind);
     if (!std::isfinite(wider.scale) || wider.scale <= params.scale) continue;
-    const double cost = Try(elements, wider, range).cost;
-    if (cost < best.cost) best = {wider, cost};
+    const double cost = Try(elements, wider, range, best.cost).cost;
+    if (cost < best.cost) best = {wider, cost, best.can_saturate};
   }
   return best;
 }
@@ -278,17 +333,13 @@ std::vector<QParams> ChoosePairSafeScales(std::span<const PairRule> rules,
                                           const std::function<size_t(size_t)>& params_of,
                                           ThreadPool& pool) {
   const std::vector<std::vector<Sum>> sums_of = SumsOfParams(rules, params.size(), params_of);
-  std::vector<uint8_t> saturates(params.size());
+  std::vector<ChosenScale> chosen(params.size());
   pool.ParallelFor(sums_of.size(), [&](size_t i) {
-    if (!sums_of[i].empty())
-      saturates[i] = CanSaturate(sums_of[i], values, params[i], spec) ? 1 : 0;
+    chosen[i].params = params[i];
+    if (!sums_of[i].empty()) chosen[i] = ChooseScale(Elements(sums_of[i], values), params[i], spec);
   });
-  if (std::ranges::find(saturates, 1) == saturates.end()) return params;
-  pool.ParallelFor(sums_of.size(), [&](size_t i) {
-    if (!sums_of[i].empty()) {
-      params[i] = ChooseScale(Elements(sums_of[i], values), params[i], spec).params;
-    }
-  });
+  if (std::ranges::none_of(chosen, &ChosenScale::can_saturate)) return params;
+  std::ranges::transform(chosen, params.begin(), &ChosenScale::params);
   return params;
 }
 
@@ -307,7 +358,11 @@ PairLoss EstimatePairLoss(std::span<const PairRule> rules, std::span<const float
     losses[task].fitting = chosen.cost;
     losses[task].nearest =
         Try(elements.WithoutActivation(), params[i], formats::SearchedCodes(spec)).cost;
-    for (const float value : elements.values) losses[task].weight_power += double{value} * value;
+    for (size_t i = 0; i < elements.sides[0].values.size(); ++i) {
+      for (const Side& side : elements.sides) {
+        losses[task].weight_power += double{side.values[i]} * side.values[i];
+      }
+    }
   });
   PairLoss loss;
   for (const PairLoss& of_params : losses) {
