@@ -358,9 +358,9 @@ PairLoss EstimatePairLoss(std::span<const PairRule> rules, std::span<const float
     losses[task].fitting = chosen.cost;
     losses[task].nearest =
         Try(elements.WithoutActivation(), params[i], formats::SearchedCodes(spec)).cost;
-    for (size_t i = 0; i < elements.sides[0].values.size(); ++i) {
+    for (size_t pair = 0; pair < elements.sides[0].values.size(); ++pair) {
       for (const Side& side : elements.sides) {
-        losses[task].weight_power += double{side.values[i]} * side.values[i];
+        losses[task].weight_power += double{side.values[pair]} * side.values[pair];
       }
     }
   });
