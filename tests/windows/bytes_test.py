@@ -51,7 +51,10 @@ def make_network(name, folder):
 
 
 def contents(folder):
-    return {path.name: path.read_bytes() for path in folder.iterdir()}
+    """The files of a folder, without the times and the memory that a page or report tells."""
+    measured = rb'"(reference_)?(time_ms|time_ratio|load_ms|memory_bytes)": ?[-+.e0-9]+'
+    return {path.name: re.sub(measured, b"", path.read_bytes()) if path.suffix in (".html", ".json") else path.read_bytes()
+            for path in folder.iterdir()}
 
 
 class Both:
