@@ -108,6 +108,8 @@ int Parse(int argc, char** argv) {
   program.set_version_flag("--version",
                            fmt::format("bitpress {}\n{}", Version(), BuildDescription()));
   program.require_subcommand(1);
+  // On Windows, too, what begins with a slash is a path.
+  program.allow_windows_style_options(false);
   program.failure_message([](const CLI::App*, const CLI::Error& error) {
     return fmt::format("bitpress: error: {} (--help says how)\n", OneLine(error.what()));
   });

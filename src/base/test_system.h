@@ -7,6 +7,7 @@
 
 #include <filesystem>
 #include <string>
+#include <system_error>
 
 #include "base/paths.h"
 #include "base/shared_library.h"
@@ -21,6 +22,17 @@ inline bool IsWine() {
 #else
   return false;
 #endif
+}
+
+// Makes a symbolic link, and returns whether it could: Wine makes none.
+inline bool MakeLink(const std::filesystem::path& target, const std::filesystem::path& link) {
+  std::error_code error;
+  if (std::filesystem::is_directory(link.parent_path() / target, error)) {
+    std::filesystem::create_directory_symlink(target, link, error);
+  } else {
+    std::filesystem::create_symlink(target, link, error);
+  }
+  return !error;
 }
 
 // Makes a pipe with a name, and returns whether it could; on Windows there are none in folders.

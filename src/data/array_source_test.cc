@@ -254,6 +254,7 @@ TEST_F(ArraySourceTest, LargeFileIsReadInParts) {
   };
   const auto source = Open();
   const long before = memory_kb();
+  if (before == 0) GTEST_SKIP() << "this system does not count the memory there";
   size_t num_samples = 0;
   long largest = 0;
   while (const auto batch = source->Next(10)) {

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/paths.h"
 #include "base/scratch_folder.h"
 #include "evaluate/detection.h"
 #include "evaluate/task_meters.h"
@@ -72,7 +73,7 @@ TEST(Task, OfRegressionComparesWithTheSpread) {
 
 TEST(Task, OfRegressionCountsLabelsAndClasses) {
   const ScratchFolder folder;
-  const std::string labels = (folder.path() / "labels.csv").string();
+  const std::string labels = PathText(folder.path() / "labels.csv");
   std::ofstream(labels) << "file,value\na.npy,1\nb.npy,3\n";
   const auto meter = MakeRegressionMeter(ParseTask("regression:labels=" + labels), 0);
   const Values found[] = {{1}, {2}}, wanted[] = {{1}, {3}};
@@ -146,8 +147,8 @@ TEST(Task, OfTextsCountsEdits) {
   EXPECT_EQ(EditDistance({}, sitting), 7);
   EXPECT_EQ(EditDistance(kitten, kitten), 0);
   const ScratchFolder folder;
-  const std::string words = (folder.path() / "vocabulary.txt").string();
-  const std::string labels = (folder.path() / "labels.csv").string();
+  const std::string words = PathText(folder.path() / "vocabulary.txt");
+  const std::string labels = PathText(folder.path() / "labels.csv");
   std::ofstream(words) << "<blank>\na\nb\n \n";
   std::ofstream(labels) << "file,text\nline,ab a\n";
   const auto meter =

@@ -57,7 +57,7 @@ TEST(ExternalData, IsLookedAtInPlace) {
   const TemporaryFolder folder;
   fs::create_directory(folder / "sub");
   WriteFile(folder / "sub/w.bin", std::string(64, 'x') + RampBytes() + "tail");
-  const std::string model_path = folder / "m.onnx";
+  const fs::path model_path = folder / "m.onnx";
   const std::vector<Entries> spellings{
       {{"location", "sub/w.bin"}, {"offset", "64"}, {"length", std::to_string(kBytes)}},
       {{"location", "sub/../sub/./w.bin"}, {"offset", "64"}},
@@ -88,7 +88,7 @@ TEST(ExternalData, UnalignedOffsetsAreCopied) {
 TEST(ExternalData, LinksInsideTheFolderAreFollowed) {
   const TemporaryFolder folder;
   WriteFile(folder / "real.bin", RampBytes());
-  fs::create_symlink("real.bin", folder / "link.bin");
+  if (!MakeLink("real.bin", folder / "link.bin")) GTEST_SKIP() << "no links are made here";
   EXPECT_EQ(FromProto(WithWeight({{"location", "link.bin"}}), folder.path())
                 .Initializer("w")
                 .bytes.size(),
@@ -137,13 +137,13 @@ TEST_P(BadExternalData, IsRefused) {
   const fs::path folder = outside / "model";
   fs::create_directories(folder / "sub");
   WriteFile(folder / "w.bin", RampBytes());
-  fs::create_symlink("../secret.bin", folder / "link.bin");
-  fs::create_directory_symlink("..", folder / "up");
-  fs::create_symlink("loop.bin", folder / "loop.bin");
+  const bool has_links = MakeLink("../secret.bin", folder / "link.bin") &&
+                         MakeLink("..", folder / "up") && MakeLink("loop.bin", folder / "loop.bin");
+  if (!has_links && std::string_view(GetParam().name).starts_with("Link")) GTEST_SKIP();
   if (GetParam().name == std::string("Pipe") && !MakePipe(folder / "pipe")) GTEST_SKIP();
   Entries entries = GetParam().entries;
   for (auto& [key, value] : entries) {
-    if (value == "ABSOLUTE") value = (outside / "secret.bin").string();
+    if (value == "ABSOLUTE") value = PathText(outside / "secret.bin");
   }
   WriteFile(folder / "m.onnx", WithWeight(entries).SerializeAsString());
   const Error error = ErrorOf([&] { Model::Load(folder / "m.onnx"); });

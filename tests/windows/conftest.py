@@ -3,9 +3,8 @@ import rig
 
 
 def pytest_collection_modifyitems(items):
-    reason = rig.why_not()
     for item in items:
-        if reason and rig.HERE in item.path.parents:
+        if rig.HERE in item.path.parents and (reason := rig.why_not(item.path.stem)):
             item.add_marker(pytest.mark.skip(reason=reason))
 
 

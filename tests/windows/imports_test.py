@@ -1,16 +1,18 @@
-"""The operator library for Windows needs nothing but the kernel's library and the universal C runtime, and shows two names."""
+"""Programs for Windows need nothing but the kernel's library and the universal C runtime, and the operator library shows two names."""
 
 import re
 import subprocess
 import sys
 
+import pytest
 import rig
 from locations import ROOT
 
 
-def test_libraries():
+@pytest.mark.parametrize("name", ["bitpress_ops.dll", "bitpress.exe"])
+def test_libraries(name):
     script = ROOT / "packaging" / "wheel" / "windows_imports.py"
-    done = subprocess.run([sys.executable, script, rig.BUILD / "bitpress_ops.dll"], capture_output=True, text=True, check=False)
+    done = subprocess.run([sys.executable, script, rig.BUILD / name], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert "KERNEL32.dll" in done.stdout
 

@@ -1,5 +1,6 @@
 """Runs programs for Windows under Wine, and a stand-in for the module onnxruntime whose sessions are ONNX Runtime's for Windows."""
 
+import functools
 import shutil
 import subprocess
 import tempfile
@@ -13,19 +14,25 @@ from onnx import helper
 HERE = Path(__file__).resolve().parent
 WINE = HERE / "wine.sh"
 # ./dev windows builds these: the operator library, unit tests, the program, sessions.exe, and ONNX Runtime beside them.
-BUILD = from_environment("BITPRESS_WINDOWS_DIR", ROOT / "build" / "windows" / "win_amd64")
-ROOMS_OF_OPERATORS = ("base", "formats", "kernels", "custom_ops")
+BUILD = from_environment("BITPRESS_WINDOWS_DIR", ROOT / "build" / "cross" / "win_amd64")
+# What each test file runs, the source folders of that, and what must lie beside it.
+NEEDS = {"operators_test": ("bitpress_ops.dll", ("src/base", "src/formats", "src/kernels", "src/custom_ops")),
+         "imports_test": ("bitpress.exe", ()), "bytes_test": ("bitpress.exe", ("src", "apps")), "faults_test": ("bitpress.exe", ("src", "apps")),
+         "find_package_test": ("bitpress.dll", ("src", "include"))}
 
 
-def why_not():
-    """Returns why nothing can be run, or None."""
+@functools.cache
+def why_not(test_file):
+    """Returns why the tests of a file cannot be run, or None."""
+    program, folders = NEEDS[test_file]
     if not shutil.which("wine"):
         return "Wine is not installed: ./dev windows does that"
-    missing = [name for name in ("bitpress_ops.dll", "sessions.exe", "onnxruntime.dll") if not (BUILD / name).is_file()]
+    missing = [name for name in (program, "sessions.exe", "onnxruntime.dll") if not (BUILD / name).is_file()]
     if missing:
         return f"the build for Windows has no {missing[0]}: run ./dev windows"
-    sources = [path for room in ROOMS_OF_OPERATORS for path in (ROOT / "src" / room).rglob("*.[ch]*")]
-    if max(path.stat().st_mtime for path in sources if not path.stem.endswith("_test")) > (BUILD / "bitpress_ops.dll").stat().st_mtime:
+    times = [path.stat().st_mtime for folder in folders for path in (ROOT / folder).rglob("*.[ch]*")
+             if not path.stem.endswith("_test") and not path.stem.startswith("test_")]
+    if max(times, default=0) > (BUILD / program).stat().st_mtime:
         return "the build for Windows is older than the sources: run ./dev windows"
     return None
 
@@ -33,8 +40,11 @@ def why_not():
 def run(program, *words, timeout=300, **options):
     """Runs a program of the build, or of a path, under Wine. `options` are those of subprocess.run."""
     command = [WINE, BUILD / program, *words]
-    return subprocess.run([str(word) for word in command], capture_output=True, text=True, errors="replace", timeout=timeout, check=False,
+    done = subprocess.run([str(word) for word in command], capture_output=True, text=True, errors="replace", timeout=timeout, check=False,
                           stdin=subprocess.DEVNULL, **options)
+    # ONNX Runtime looks for graphics cards, of which Wine has none without a screen.
+    done.stderr = done.stderr.replace("Failed to create DXGI factory.\n", "")
+    return done
 
 
 class SessionOptions:

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# wine.sh PROGRAM.exe [ARGUMENT...]: runs a program for Windows with Wine, in the folder build/windows/wine as its C: drive. What lies on this
+# wine.sh PROGRAM.exe [ARGUMENT...]: runs a program for Windows with Wine, in the folder build/wine as its C: drive. What lies on this
 # machine is its Z: drive, so that a path from the root means the same file for the program, and keeps its name in messages.
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
-export WINEPREFIX=$root/build/windows/wine WINEDEBUG=${WINEDEBUG:--all} WINEDLLOVERRIDES="mscoree,mshtml="
+export WINEPREFIX=$root/build/wine WINEDEBUG=${WINEDEBUG:--all} WINEDLLOVERRIDES="mscoree,mshtml="
 if ! [ -f "$WINEPREFIX/ready" ]; then
   mkdir -p "$WINEPREFIX"
   {

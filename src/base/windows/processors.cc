@@ -38,16 +38,32 @@ std::string ProcessorName() {
   return std::string(Trim(name.substr(0, name.find('\0'))));
 }
 
+#ifdef __x86_64__
+namespace {
+
+// Returns which registers the system saves, a bit for each kind: those of SSE, the upper halves of
+// AVX, and the three kinds of AVX-512. Windows is not asked: what it says of AVX-512 depends on
+// its version.
+unsigned SavedRegisters(unsigned one_ecx) {
+  if ((one_ecx >> 27U & 1U) == 0) return 0;  // OSXSAVE
+  unsigned low = 0, high = 0;
+  asm volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
+  return low;
+}
+
+}  // namespace
+#endif
+
 std::vector<std::string> InstructionSets() {
   std::vector<std::string> sets;
 #ifdef __x86_64__
-  // The system must save the registers, too, which it says of three sets.
-  const bool has_avx = ::IsProcessorFeaturePresent(PF_AVX2_INSTRUCTIONS_AVAILABLE) != 0;
-  const bool has_avx512 = ::IsProcessorFeaturePresent(PF_AVX512F_INSTRUCTIONS_AVAILABLE) != 0;
   unsigned one[4] = {}, seven[4] = {}, more[4] = {};  // eax, ebx, ecx, edx
   __get_cpuid_count(1, 0, &one[0], &one[1], &one[2], &one[3]);
   __get_cpuid_count(7, 0, &seven[0], &seven[1], &seven[2], &seven[3]);
   __get_cpuid_count(7, 1, &more[0], &more[1], &more[2], &more[3]);
+  const unsigned saved = SavedRegisters(one[2]);
+  const bool has_avx = (saved & 0x6U) == 0x6U;
+  const bool has_avx512 = (saved & 0xE6U) == 0xE6U;
   const auto add = [&](const char* name, bool is_usable, unsigned bits, unsigned bit) {
     if (is_usable && (bits >> bit & 1U) != 0) sets.emplace_back(name);
   };

@@ -1,0 +1,150 @@
+"""bitpress.exe writes the bytes that the program for Linux writes: models of every preset, plans, calibrations, pages.
+
+The models are taken as they are (`--as-is`), because ONNX Runtime, which otherwise prepares them, lists attributes and constants on each
+system in an order of its own.
+"""
+
+import re
+import shutil
+
+import models
+import numpy as np
+import onnx
+import pytest
+import recurrent_test
+import rig
+import smooth_test
+
+NETWORKS = ("convolutions", "transformer", "recurrent", "external")
+
+
+def preset_names(bitpress):
+    return re.search(r"^Presets: (.*)$", bitpress.ok("quantize", "--help"), re.MULTILINE)[1].split()
+
+
+@pytest.fixture(scope="module")
+def network(tmp_path_factory):
+    """network(name) returns a folder with model.onnx and samples/."""
+    made = {}
+
+    def make(name):
+        if name not in made:
+            made[name] = tmp_path_factory.mktemp(name)
+            make_network(name, made[name])
+        return made[name]
+    return make
+
+
+def make_network(name, folder):
+    path = folder / "model.onnx"
+    if name == "recurrent":
+        onnx.save(recurrent_test.recurrent_model(), path)
+        models.save_arrays(folder / "samples", recurrent_test.sequences(8, 3))
+    elif name == "transformer":
+        onnx.save(smooth_test.transformer(residual=True), path)
+        models.save_arrays(folder / "samples", [np.random.default_rng(i).standard_normal((1, 6, smooth_test.WIDTH)).astype(np.float32)
+                                                for i in range(8)])
+    else:
+        is_external = name == "external"
+        onnx.save_model(models.conv_model(), path, save_as_external_data=is_external, location="weights.bin", size_threshold=100)
+        models.save_arrays(folder / "samples", [image[None] for image in models.smooth_images(8, 3)])
+
+
+def contents(folder):
+    """The files of a folder, without the times and the memory that a page or report tells."""
+    measured = rb'"(reference_)?(time_ms|time_ratio|load_ms|memory_bytes)": ?[-+.e0-9]+'
+    return {path.name: re.sub(measured, b"", path.read_bytes()) if path.suffix in (".html", ".json") else path.read_bytes()
+            for path in folder.iterdir()}
+
+
+def first_difference(one, other):
+    """Where two files differ first, or one of them ends or is missing: a few bytes of each from there."""
+    if one is None or other is None:
+        return one and "only on Linux", other and "only on Windows"
+    position = next((i for i, (a, b) in enumerate(zip(one, other)) if a != b), min(len(one), len(other)))
+    return position, one[max(0, position - 40):position + 40], other[max(0, position - 40):position + 40]
+
+
+class Both:
+    """Runs a command with both programs, each in a folder `out` of its own, and compares all that they wrote and printed."""
+
+    def __init__(self, bitpress, folder):
+        self._bitpress, self._folder = bitpress, folder
+
+    def __call__(self, *words):
+        output, found = self._folder / "out", []
+        words = [*words, "--as-is"]
+        for run in (self._bitpress.run, lambda *words: rig.run("bitpress.exe", *words)):
+            shutil.rmtree(output, ignore_errors=True)
+            output.mkdir()
+            done = run(*words)
+            found.append((done.returncode, contents(output), done.stderr))
+        linux, windows = found
+        assert windows[0] == linux[0], windows[2]
+        different = {name: first_difference(linux[1].get(name), windows[1].get(name))
+                     for name in linux[1].keys() | windows[1].keys() if linux[1].get(name) != windows[1].get(name)}
+        assert not different, f"{' '.join(map(str, words))}: {different} differ"
+        if linux[0]:
+            assert windows[2] == linux[2]
+        else:
+            assert linux[1]
+
+
+@pytest.fixture
+def both(bitpress, tmp_path):
+    return Both(bitpress.terse, tmp_path)  # the words are those of the test alone
+
+
+def test_a_model_of_a_preset(network, both, tmp_path):
+    folder = network("convolutions")
+    both("quantize", folder / "model.onnx", "-o", tmp_path / "out" / "m.onnx", "--config", "MX6", "--check", "off", "--verbose")
+
+
+def in_order(path):
+    """The model with the attributes of each node and the constants by name."""
+    model = onnx.load(path)
+    for node in model.graph.node:
+        attributes = sorted(node.attribute, key=lambda attribute: attribute.name)
+        del node.attribute[:]
+        node.attribute.extend(attributes)
+    constants = sorted(model.graph.initializer, key=lambda constant: constant.name)
+    del model.graph.initializer[:]
+    model.graph.initializer.extend(constants)
+    return model
+
+
+def test_a_model_that_onnxruntime_prepared_is_the_same_in_another_order(network, bitpress, tmp_path):
+    words = ["quantize", network("convolutions") / "model.onnx", "--config", "MX6", "--check", "off"]
+    bitpress.ok(*words, "-o", tmp_path / "linux.onnx")
+    done = rig.run("bitpress.exe", *words, "-o", tmp_path / "windows.onnx")
+    assert done.returncode == 0, done.stderr
+    assert in_order(tmp_path / "linux.onnx") == in_order(tmp_path / "windows.onnx")
+
+
+@pytest.mark.windows
+@pytest.mark.parametrize("name", NETWORKS)
+def test_models_of_every_preset(name, network, both, bitpress, tmp_path):
+    folder, output = network(name), tmp_path / "out" / "m.onnx"
+    for preset in preset_names(bitpress):
+        more = ["--external-data"] if name == "external" else []
+        both("quantize", folder / "model.onnx", "-o", output, "--config", preset, "--data", folder / "samples", "--check", "off",
+             "--verbose", *more)
+
+
+@pytest.mark.windows
+@pytest.mark.parametrize("name", NETWORKS)
+def test_plans_calibrations_and_pages(name, network, both, tmp_path):
+    model, samples, output = network(name) / "model.onnx", network(name) / "samples", tmp_path / "out"
+    both("plan", model, "-o", output / "plan.json", "--config", "MXFP8E4M3")
+    for method in ("min_max", "percentile", "entropy", "mse"):
+        both("calibrate", model, "-o", output / "c.json", "--data", samples, "--config", "INT8", "--set", f"activation_range={method}")
+    both("quantize", model, "-o", output / "m.onnx", "--config", "INT8", "--data", samples, "--check", "off", "--verbose",
+         "--report", output / "page.html", "--json", output / "report.json")
+
+
+@pytest.mark.windows
+@pytest.mark.parametrize("recipe, config", [("adaquant", "INT8"), ("adaround", "XINT8"), ("gptq", "INT4_WEIGHTS"), ("awq", "INT4_WEIGHTS")])
+def test_what_is_learned(recipe, config, network, both, tmp_path):
+    folder = network("transformer")
+    both("quantize", folder / "model.onnx", "-o", tmp_path / "out" / "m.onnx", "--config", config, "--data", folder / "samples",
+         "--finetune", recipe, "--check", "off", "--verbose")
