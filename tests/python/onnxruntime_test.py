@@ -85,7 +85,7 @@ def test_scales_are_those_of_onnx_runtime(static, conv_path, images, tmp_path):
     assert len(weights) == 4
     # ONNX Runtime divides by 127.5 and by 127. Where codes could saturate without VNNI, the scale is up to twice that.
     ratios = [float(found[name] / wanted[name]) for name in weights]
-    assert sum(abs(ratio - 1) < 0.005 for ratio in ratios) >= 3 and max(ratios) <= 2.01 and min(ratios) > 0.995
+    assert sum(abs(ratio - 1) < 0.005 for ratio in ratios) >= 2 and max(ratios) <= 2.01 and min(ratios) > 0.995
 
 
 @pytest.mark.parametrize("options, name, is_wanted", [
