@@ -74,9 +74,9 @@ struct Elements {
       const ops::SumLayout& layout = sum.rule->sums;
       for (int64_t i = 0; i < layout.length; ++i) {
         const size_t channel = layout.ChannelOf(sum.index, i);
-        sides[i % 2].Add(weight[layout.ElementOf(sum.index, i)],
-                         static_cast<float>(sum.rule->CostOf(channel)),
-                         static_cast<float>(sum.rule->LargestOf(channel)));
+        sides[static_cast<size_t>(i % 2)].Add(weight[layout.ElementOf(sum.index, i)],
+                                              static_cast<float>(sum.rule->CostOf(channel)),
+                                              static_cast<float>(sum.rule->LargestOf(channel)));
       }
       // The last element of an odd number is a pair with zero.
       if (layout.length % 2 != 0) sides[1].Add(0, 0, 0);
