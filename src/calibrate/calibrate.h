@@ -37,7 +37,7 @@ struct CalibrateOptions {
   // Key-value caches [samples, heads, positions, channels] that get statistics and histograms of
   // each head's channels.
   std::set<std::string> caches = {};
-  // Whether statistics have sums over the tensor (TensorStatistics::has_sums), which cost time.
+  // Statistics have sums over the tensor (TensorStatistics::has_sums), which cost time.
   bool adds_sums = true;
   // Samples that cannot be read or run are left out, and so many of them may be. REQUIRES: none may
   // be, or no sample is held back. Sources have to keep failures (data::SourceOptions).

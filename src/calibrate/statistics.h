@@ -137,7 +137,7 @@ class TensorStatistics {
     return extremes_.max;
   }
   float AbsMax() const;
-  // Whether all elements were counted with their sums.
+  // Returns whether all elements were counted with their sums.
   bool has_sums() const { return has_sums_; }
   // Return the exact sums, rounded once to double (half to even). The others are computed from them
   // in double. REQUIRE: has_sums().

@@ -102,8 +102,8 @@ struct EvaluationReport {
   uint64_t num_nonfinite_values = 0;
   bool has_times = true;
   // Without reading the samples. Both models run the same batches, and they take turns to go first.
-  // Where runs of the reference are shared, they do so for the first samples only, and time_ratio
-  // is of these. Before that, the first batch is run once without timing.
+  // If runs of the reference are shared, both run the first samples only, and time_ratio is of
+  // these. Before that, the first batch is run once without timing.
   double time_ms = 0;
   std::optional<double> reference_time_ms;
   std::optional<double> time_ratio;

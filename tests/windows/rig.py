@@ -15,7 +15,7 @@ HERE = Path(__file__).resolve().parent
 WINE = HERE / "wine.sh"
 # ./dev windows builds these: the operator library, unit tests, the program, sessions.exe, and ONNX Runtime beside them.
 BUILD = from_environment("BITPRESS_WINDOWS_DIR", ROOT / "build" / "cross" / "win_amd64")
-# What each test file runs, the source folders of that, and what must lie beside it.
+# A test file runs this program, made of the sources in these folders.
 NEEDS = {"operators_test": ("bitpress_ops.dll", ("src/base", "src/formats", "src/kernels", "src/custom_ops")),
          "imports_test": ("bitpress.exe", ()), "bytes_test": ("bitpress.exe", ("src", "apps")), "faults_test": ("bitpress.exe", ("src", "apps")),
          "find_package_test": ("bitpress.dll", ("src", "include"))}
