@@ -86,7 +86,7 @@ std::string DescribeDynamicConvolutions(size_t count) {
       "float "
       "ones; use static ranges (--config INT8 --data DIR), or leave them float (--set "
       "exclude_op_types=Conv)",
-      count == 1 ? "1 convolution" : fmt::format("{} convolutions", count));
+      WithNoun(count, "convolution"));
 }
 
 std::string DescribeTarget(const deploy::TargetReport& report, size_t max_float_nodes,
@@ -109,9 +109,7 @@ std::string DescribeTarget(const deploy::TargetReport& report, size_t max_float_
       found != report.integer_operators.end()) {
     text += fmt::format("  {}\n", DescribeDynamicConvolutions(found->second));
   }
-  const auto worst = report.closeness ? report.closeness->worst() : std::nullopt;
-  text += DescribeProcessors(report.processor, max_saturating_nodes,
-                             worst ? std::optional(worst->sqnr_db) : std::nullopt);
+  text += DescribeProcessors(report.processor, max_saturating_nodes, report.worst_db());
   const size_t num_shown = std::min(max_float_nodes, report.float_nodes.size());
   for (size_t i = 0; i < num_shown; ++i) {
     const deploy::FloatNode& node = report.float_nodes[i];

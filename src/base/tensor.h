@@ -90,6 +90,12 @@ constexpr size_t ElementBits(DataType type) {
   return 0;
 }
 
+// Returns whether elements are numbers with an exponent: FLOAT, DOUBLE, FLOAT16 and BFLOAT16.
+constexpr bool IsFloat(DataType type) {
+  return type == DataType::kFloat || type == DataType::kDouble || type == DataType::kFloat16 ||
+         type == DataType::kBFloat16;
+}
+
 // Returns the product of the dimensions. Throws Error(kInvalidArgument) if a dimension is negative
 // or the product does not fit int64.
 inline int64_t NumElements(std::span<const int64_t> dims) {

@@ -21,6 +21,9 @@ std::string DidYouMean(std::string_view word, std::span<const std::string> candi
 // Returns a size in decimal units, as file managers show them: "1.20 MB", "512 B".
 std::string HumanBytes(uint64_t bytes);
 
+// Returns "1 sample", "16 samples".
+std::string WithNoun(uint64_t count, std::string_view noun);
+
 // Returns names with their numbers: "2 Conv, 1 Gemm".
 std::string CountAll(const std::map<std::string, size_t>& counts);
 

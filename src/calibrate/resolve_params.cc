@@ -136,15 +136,15 @@ plan::ChannelCodesTable ResolveChannels(const plan::QuantPlan& plan, const graph
   plan::ChannelCodesTable channels;
   for (const auto& [value, axis] : ChannelsToCalibrate(plan, model)) {
     const auto found = table.tensors.find(value);
-    const auto bytes = scales.find({value, "uint8"}), integers = scales.find({value, "int8"});
-    const bool is_int8 = integers != scales.end();
-    if (found == table.tensors.end() || (bytes != scales.end()) == is_int8) continue;
-    const formats::QParams& of = is_int8 ? integers->second : bytes->second;
-    const auto type = is_int8 ? formats::ElementType::kInt8 : formats::ElementType::kUInt8;
+    const auto of_uint8 = scales.find({value, "uint8"}), of_int8 = scales.find({value, "int8"});
+    const bool is_uint8 = of_uint8 != scales.end(), is_int8 = of_int8 != scales.end();
+    if (found == table.tensors.end() || is_uint8 == is_int8) continue;
+    const formats::QParams& of = is_uint8 ? of_uint8->second : of_int8->second;
+    const auto type = is_uint8 ? formats::ElementType::kUInt8 : formats::ElementType::kInt8;
+    const formats::CodeRange range = formats::IntegerRange(type);
     const auto code_of = [&](float x) {
-      const int64_t code =
-          formats::ref::QuantizeInteger(x, of.scale, of.zero_point, formats::IntegerRange(type));
-      return static_cast<uint8_t>(is_int8 ? code + 128 : code);
+      return static_cast<uint8_t>(formats::ref::QuantizeInteger(x, of.scale, of.zero_point, range) -
+                                  range.quant_min);
     };
     const TensorStatistics& statistics = found->second;
     if (statistics.num_finite() != statistics.num_elements()) continue;  // infinity has code 255

@@ -55,6 +55,8 @@ struct TargetReport {
   std::map<std::string, size_t> library_operators;
 
   size_t num_integer_nodes() const;
+  // Returns the SQNR in dB of the worst output beside the given model's, if it was measured.
+  std::optional<double> worst_db() const;
 };
 constexpr auto FieldsOf(const TargetReport*) {
   return std::tuple(

@@ -12,6 +12,11 @@ size_t TargetReport::num_integer_nodes() const {
   return count;
 }
 
+std::optional<double> TargetReport::worst_db() const {
+  const std::optional<OutputCloseness> worst = closeness ? closeness->worst() : std::nullopt;
+  return worst ? std::optional(worst->sqnr_db) : std::nullopt;
+}
+
 nlohmann::ordered_json ToJson(const TargetReport& report) {
   return VersionedJson("bitpress_check", report);
 }

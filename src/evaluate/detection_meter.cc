@@ -91,17 +91,17 @@ class DetectionMeter : public TaskMeter {
         fmt::format("boxes of layout {}, scores from {:g}", settings_.layout, settings_.score);
     if (has_reference_ && num_wanted_ + num_found_ == 0) {
       report.why_no_loss = fmt::format(
-          "neither model gives a box with a score of {:g} {}: give samples that hold objects, or a "
+          "neither model gives a box with a score of {:g} in {}: give samples that hold objects, "
+          "or a "
           "lower score (detection:score={:g})",
-          settings_.score, InSamples(num_samples_), settings_.score / 5);
+          settings_.score, WithNoun(num_samples_, "sample"), settings_.score / 5);
     } else if (has_reference_) {
       const double f1 =
           2 * static_cast<double>(num_matches_) / static_cast<double>(num_wanted_ + num_found_);
       report.figures.push_back({"F1 with the float boxes", f1, {}});
       report.figures.push_back(
           {"boxes", static_cast<double>(num_found_), static_cast<double>(num_wanted_)});
-      report.loss = 1 - f1;
-      report.loss_name = "1 - F1 of boxes";
+      report.SetLoss(1 - f1, "1 - F1 of boxes");
     }
     if (!images_.empty()) AddPrecision(report);
     return report;
@@ -162,9 +162,7 @@ class DetectionMeter : public TaskMeter {
                               precision(reference_images_, thresholds.size())});
     const TaskFigure& all = report.figures.back();
     if (all.reference && *all.reference > 0) {
-      report.loss = (*all.reference - all.value) / *all.reference;
-      report.loss_name = "drop of mAP";
-      report.why_no_loss.clear();
+      report.SetLoss((*all.reference - all.value) / *all.reference, "drop of mAP");
     }
     report.figures.push_back({"mAP 50", *precision(images_, 1), precision(reference_images_, 1)});
   }

@@ -70,16 +70,14 @@ class EmbeddingMeter : public TaskMeter {
     const double mean = cosines_ / static_cast<double>(num_samples_);
     report.figures = {{"cosine to the float vector, mean", mean, {}},
                       {"cosine to the float vector, least", least_cosine_, {}}};
-    report.loss = 1 - mean;
-    report.loss_name = "1 - cosine";
+    report.SetLoss(1 - mean, "1 - cosine");
     constexpr size_t kLeastRanked = 8;  // fewer samples have too few pairs to rank
     if (found_.size() < kLeastRanked) return report;
     const double rank = RankCorrelation(Similarities(wanted_), Similarities(found_));
     report.figures.push_back({"rank agreement of similarities", rank, {}});
     const size_t k = std::min(k_, found_.size() / 2);
     report.figures.push_back({fmt::format("recall@{}", k), Recall(k), {}});
-    report.loss = 1 - rank;
-    report.loss_name = "1 - rank agreement";
+    report.SetLoss(1 - rank, "1 - rank agreement");
     return report;
   }
 

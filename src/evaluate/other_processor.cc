@@ -10,6 +10,7 @@
 
 #include "base/check.h"
 #include "base/error.h"
+#include "base/text.h"
 #include "evaluate/outputs.h"
 
 namespace bitpress::evaluate {
@@ -64,12 +65,11 @@ void OtherProcessor::Compare(const std::vector<Tensor>& inputs, const std::vecto
 
 std::string DescribeSaturation(const ProcessorReport& report) {
   BITPRESS_DCHECK(!report.nodes.empty());
-  const std::string where = fmt::format("sums of 8-bit products can saturate in {} operator{}",
-                                        report.nodes.size(), report.nodes.size() == 1 ? "" : "s");
+  const std::string where = fmt::format("sums of 8-bit products can saturate in {}",
+                                        WithNoun(report.nodes.size(), "operator"));
   if (!report.sqnr_db) return where + "; what that costs was not measured";
-  const std::string samples = report.num_samples == 1
-                                  ? std::string("the sample")
-                                  : fmt::format("{} samples", report.num_samples);
+  const std::string samples =
+      report.num_samples == 1 ? "the sample" : WithNoun(report.num_samples, "sample");
   if (std::isinf(*report.sqnr_db)) {
     return fmt::format("{}; on {} none does, outputs are the same", where, samples);
   }

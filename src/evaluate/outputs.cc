@@ -69,11 +69,6 @@ bool Output::HasClassScores(size_t batch_size) const {
          std::all_of(dims.begin() + 2, dims.end(), [](int64_t dim) { return dim == 1; });
 }
 
-bool IsFloat(DataType type) {
-  return type == DataType::kFloat || type == DataType::kDouble || type == DataType::kFloat16 ||
-         type == DataType::kBFloat16;
-}
-
 std::vector<double> RowOf(const Tensor& tensor, size_t row, size_t size) {
   BITPRESS_DCHECK(IsFloat(tensor.type));
   return ToDoubles(tensor, row * size, size);

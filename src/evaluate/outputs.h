@@ -32,10 +32,6 @@ struct Output {
   }
 };
 
-// Returns whether elements of the type are numbers that metrics compare: FLOAT, DOUBLE, FLOAT16 and
-// BFLOAT16.
-bool IsFloat(DataType type);
-
 // Returns elements [row * size, (row + 1) * size) of a tensor as numbers. REQUIRES: there are so
 // many, and IsFloat of their type.
 std::vector<double> RowOf(const Tensor& tensor, size_t row, size_t size);

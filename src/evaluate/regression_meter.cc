@@ -85,11 +85,10 @@ class RegressionMeter : public TaskMeter {
     if (const std::optional<double> share = against_float_.ErrorShare()) {
       report.figures.push_back({"R2 against the float model", 1 - *share, {}});
       report.figures.push_back({"error over the spread", std::sqrt(*share), {}});
-      report.loss = *share;
-      report.loss_name = "1 - R2";
+      report.SetLoss(*share, "1 - R2");
     } else if (!against_float_.all.empty()) {
-      report.why_no_loss = fmt::format("the float model's numbers do not vary {}: give more",
-                                       InSamples(num_samples_));
+      report.why_no_loss = fmt::format("the float model's numbers do not vary in {}: give more",
+                                       WithNoun(num_samples_, "sample"));
     }
     if (num_classes_ > 0) {
       report.figures.push_back({"agreement of classes",
@@ -105,9 +104,7 @@ class RegressionMeter : public TaskMeter {
     const double reference = 1 - *of_reference;
     report.figures.back().reference = reference;
     if (reference > 0) {
-      report.loss = (reference - r2) / reference;
-      report.loss_name = "drop of R2";
-      report.why_no_loss.clear();
+      report.SetLoss((reference - r2) / reference, "drop of R2");
     }
     return report;
   }

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "base/text.h"
 #include "evaluate/task_meters.h"
 
 namespace bitpress::evaluate {
@@ -82,13 +83,12 @@ class SegmentationMeter : public TaskMeter {
           {"mean absolute difference", matte_ / static_cast<double>(num_matte_), {}});
     }
     if (overlap_.HasOneClass()) {
-      report.why_no_loss =
-          fmt::format("all pixels of both masks are of one class {}: give samples that hold more",
-                      InSamples(num_samples_));
+      report.why_no_loss = fmt::format(
+          "all pixels of both masks are of one class in {}: give samples that hold more",
+          WithNoun(num_samples_, "sample"));
       return report;
     }
-    report.loss = 1 - iou;
-    report.loss_name = "1 - mIoU";
+    report.SetLoss(1 - iou, "1 - mIoU");
     return report;
   }
 

@@ -265,10 +265,6 @@ std::vector<TaskSample> SamplesOfRun(const std::vector<std::string>& names, size
   return samples;
 }
 
-std::string InSamples(uint64_t count) {
-  return fmt::format("in {} sample{}", count, count == 1 ? "" : "s");
-}
-
 double RankCorrelation(std::span<const double> a, std::span<const double> b) {
   const std::vector<double> ranks_a = RanksOf(a), ranks_b = RanksOf(b);
   const double mean = (static_cast<double>(a.size()) - 1) / 2;

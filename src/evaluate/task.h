@@ -81,6 +81,13 @@ struct TaskReport {
   std::string loss_name = "";
   // Why the measure says nothing of these samples: there is no loss then. "": it does.
   std::string why_no_loss = "";
+
+  // Sets the loss, in place of one that was there or of the reason why there was none.
+  void SetLoss(double value, std::string name) {
+    loss = value;
+    loss_name = std::move(name);
+    why_no_loss.clear();
+  }
 };
 constexpr auto FieldsOf(const TaskReport*) {
   return std::tuple(

@@ -19,9 +19,6 @@ std::unique_ptr<TaskMeter> MakeTextMeter(const TaskSpec& spec, size_t output);
 // `layout` is the way in which the outputs hold boxes (detection.h).
 std::unique_ptr<TaskMeter> MakeDetectionMeter(const TaskSpec& spec, const std::string& layout);
 
-// Returns "in 1 sample", "in 16 samples".
-std::string InSamples(uint64_t count);
-
 // Returns the rank correlation of two lists (Spearman), with ties at their middle rank. 1 if one of
 // them is constant and both are equal, 0 if only one is constant.
 double RankCorrelation(std::span<const double> a, std::span<const double> b);

@@ -102,23 +102,20 @@ class TextMeter : public TaskMeter {
       return has_reference_ ? std::optional(rate.value()) : std::nullopt;
     };
     if (has_reference_ && against_float.length + against_float.edits == 0) {
-      report.why_no_loss =
-          fmt::format("neither model gives a text {}: give samples of speech or of printed lines",
-                      InSamples(paths_.size()));
+      report.why_no_loss = fmt::format(
+          "neither model gives a text in {}: give samples of speech or of printed lines",
+          WithNoun(paths_.size(), "sample"));
     } else if (has_reference_) {
       report.figures.push_back(
           {"character errors against the float texts", against_float.value(), {}});
-      report.loss = against_float.value();
-      report.loss_name = "character errors against float";
+      report.SetLoss(against_float.value(), "character errors against float");
     }
     if (characters.length == 0) return report;
     report.figures.push_back(
         {"character errors", characters.value(), of_reference(reference_characters)});
     report.figures.push_back({"word errors", words.value(), of_reference(reference_words)});
     if (has_reference_) {
-      report.loss = characters.value() - reference_characters.value();
-      report.loss_name = "rise of character errors";
-      report.why_no_loss.clear();
+      report.SetLoss(characters.value() - reference_characters.value(), "rise of character errors");
     }
     return report;
   }

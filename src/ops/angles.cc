@@ -1,6 +1,5 @@
 #include "ops/angles.h"
 
-#include <map>
 #include <ranges>
 #include <vector>
 
@@ -12,7 +11,7 @@ namespace {
 using graph::Model;
 using graph::Node;
 
-bool IsWholeType(DataType type) {
+bool IsIntegerOrBool(DataType type) {
   switch (type) {
     case DataType::kUInt8:
     case DataType::kInt8:
@@ -38,7 +37,7 @@ bool FollowsFromIntegers(const Model& model, const Node& node, const std::set<st
   for (size_t i = 0; i < node.num_inputs(); ++i) {
     const std::string& value = node.input(i);
     if (value.empty() || model.IsInitializer(value)) continue;
-    if (!whole.contains(value) && !IsWholeType(model.InfoOf(value).type)) return false;
+    if (!whole.contains(value) && !IsIntegerOrBool(model.InfoOf(value).type)) return false;
     reads_any = true;
   }
   return reads_any;

@@ -31,11 +31,6 @@ bool IsSoftmax(const Node& node) {
   return node.op_type() == "Softmax" || node.op_type() == "LogSoftmax";
 }
 
-bool IsFloat(DataType type) {
-  return type == DataType::kFloat || type == DataType::kFloat16 || type == DataType::kDouble ||
-         type == DataType::kBFloat16;
-}
-
 class Planner {
  public:
   Planner(const QuantConfig& config, const Model& model)

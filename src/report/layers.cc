@@ -23,11 +23,6 @@ namespace {
 using graph::Model;
 using graph::Node;
 
-bool IsFloat(DataType type) {
-  return type == DataType::kFloat || type == DataType::kFloat16 || type == DataType::kBFloat16 ||
-         type == DataType::kDouble;
-}
-
 // Returns whether a value is a constant of floats that is no vector and no scalar.
 bool IsWeight(const Model& model, const std::string& value) {
   if (!model.IsInitializer(value) || model.IsDeferred(value)) return false;

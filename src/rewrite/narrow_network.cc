@@ -22,11 +22,8 @@ namespace {
 using graph::FloatNode;
 using graph::Node;
 
-bool IsWholeType(int64_t type) {
-  const auto data_type = static_cast<DataType>(type);
-  return data_type != DataType::kFloat && data_type != DataType::kFloat16 &&
-         data_type != DataType::kDouble && data_type != DataType::kBFloat16 &&
-         data_type != DataType::kBool && data_type != DataType::kString;
+bool IsWholeType(DataType type) {
+  return !IsFloat(type) && type != DataType::kBool && type != DataType::kString;
 }
 
 // Returns the reason why the operator keeps FLOAT, or "".
@@ -47,7 +44,7 @@ std::string_view WhyNotHalf(const Node& node) {
 bool MakesWholeNumbers(const Node& node) {
   if (!node.domain().empty()) return false;
   const std::string& type = node.op_type();
-  if (type == "Cast") return IsWholeType(node.GetInt("to", 0));
+  if (type == "Cast") return IsWholeType(static_cast<DataType>(node.GetInt("to", 0)));
   return type == "Ceil" || type == "Floor" || type == "Mod" || type == "Round";
 }
 

@@ -55,9 +55,7 @@ std::string ClosenessText(const QuantizeReport& report) {
   }
   if (target.closeness->outputs.empty()) return "closeness: not measured, for no output is float";
   const OutputCloseness worst = *target.closeness->worst();
-  const std::string runs = target.closeness->num_runs == 1
-                               ? "1 sample"
-                               : fmt::format("{} samples", target.closeness->num_runs);
+  const std::string runs = WithNoun(target.closeness->num_runs, "sample");
   if (worst.num_lost > 0) return fmt::format("closeness: NaN or infinity in '{}'", worst.name);
   if (std::isinf(worst.sqnr_db)) return fmt::format("closeness: the same on {}", runs);
   return fmt::format("closeness: {:.1f} dB at output '{}' on {}", worst.sqnr_db, worst.name, runs);
@@ -185,9 +183,7 @@ void WarnOfRun(const QuantizeReport& report, std::vector<Warning>& warnings) {
                                 target.error)});
   }
   if (!target.checker_error.empty()) warnings.push_back({"rules", target.checker_error});
-  const std::optional<deploy::OutputCloseness> worst =
-      target.closeness ? target.closeness->worst() : std::nullopt;
-  if (target.processor.is_harmful(worst ? std::optional(worst->sqnr_db) : std::nullopt)) {
+  if (target.processor.is_harmful(target.worst_db())) {
     const bool is_safe = std::ranges::any_of(report.plan.tensors, [](const plan::TensorPlan& row) {
       return row.integer && row.integer->is_pair_safe;
     });
@@ -289,9 +285,9 @@ void WarnOfOverflow(const QuantizeReport& report, std::vector<Warning>& warnings
       report.rewritten.narrowed ? report.rewritten.narrowed->constants.num_clipped : 0;
   if (num_clipped > 0) {
     warnings.push_back(
-        {"overflow", fmt::format("{} value{} of constants beyond 65504, the largest of FLOAT16, "
-                                 "became that",
-                                 num_clipped, num_clipped == 1 ? "" : "s")});
+        {"overflow",
+         fmt::format("{} of constants beyond 65504, the largest of FLOAT16, became that",
+                     WithNoun(num_clipped, "value"))});
   }
   for (const auto& weight : report.transform.weights) {
     if (weight->num_overflowed == 0) continue;
