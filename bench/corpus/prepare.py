@@ -3,6 +3,7 @@
 import onnx
 import onnx.utils
 import onnx.version_converter
+import onnxruntime
 
 
 def free_sizes(source, target):
@@ -43,3 +44,12 @@ def opset_23(source, target):
 def free_sizes_7(source, target):
     free_sizes(source, target)
     onnx.save(onnx.version_converter.convert_version(onnx.load(target), 7), target)
+
+
+def from_ort(source, target):
+    """A file in ONNX Runtime's own form, as ONNX."""
+    options = onnxruntime.SessionOptions()
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    options.optimized_model_filepath = str(target)
+    options.add_session_config_entry("session.save_model_format", "ONNX")
+    onnxruntime.InferenceSession(str(source), options, providers=["CPUExecutionProvider"])

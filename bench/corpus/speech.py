@@ -128,3 +128,10 @@ def swift_f0(cache, side):
     """A second and a half of speech, whose pitch from 47 to 2,094 Hz is looked for."""
     for i in itertools.count():
         yield {"audio": clip_of(cache, side, i, 1.5, 35)[None], "fmin": np.array(46.875, np.float32), "fmax": np.array(2093.75, np.float32)}
+
+
+def moonshine_encoder(cache, side):
+    """Two to six seconds, so that positions reach farther in some samples than in others."""
+    for i in itertools.count():
+        sound = clip_of(cache, side, i, 2 + i % 5, 40)[None]
+        yield {"input_values": sound, "attention_mask": np.ones(sound.shape, np.int64)}

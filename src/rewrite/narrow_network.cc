@@ -10,8 +10,10 @@
 #include <string_view>
 #include <unordered_map>
 
+#include "graph/stored_bytes.h"
 #include "ops/angles.h"
 #include "ops/operator_traits.h"
+#include "ops/quantizer_nodes.h"
 #include "plan/name_pattern.h"
 #include "rewrite/infer_types.h"
 #include "rewrite/passes.h"
@@ -274,6 +276,19 @@ bool HasHalf(const graph::Model& model) {
          std::ranges::any_of(model.InputNames(), is_half);
 }
 
+// Returns whether the model is quantized already but for a few constants: FLOAT16 would move its
+// outputs, and hardly a byte would be saved.
+bool HoldsCodesOnly(const graph::Model& model) {
+  constexpr uint64_t kLeastShare = 20;  // of the constants' bytes
+  if (ops::QuantizedOperators(model).empty()) return false;
+  uint64_t num_float_bytes = 0;
+  for (const std::string& name : model.InitializerNames()) {
+    const graph::InitializerView constant = model.Initializer(name);
+    if (constant.type == DataType::kFloat) num_float_bytes += constant.bytes.size();
+  }
+  return num_float_bytes < graph::MeasureParts(model).constants / kLeastShare;
+}
+
 // Keeps FLOAT where the request or the operator says so (ops/operator_traits.h), where constants
 // are too small, in what computes whole numbers, angles and logarithms, and between such operators.
 // REQUIRES: types are inferred.
@@ -303,8 +318,10 @@ const PreparePass kNarrowToHalf{
       InferTypes(model);
       return !state.report.narrowed->was_half;
     },
-    .is_wanted = [](const graph::Model&,
-                    const PrepareState& state) { return state.options.rewrites.half.has_value(); },
+    .is_wanted =
+        [](const graph::Model& model, const PrepareState& state) {
+          return state.options.rewrites.half.has_value() && !HoldsCodesOnly(model);
+        },
     .is_exact = false};
 
 }  // namespace bitpress::rewrite

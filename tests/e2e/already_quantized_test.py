@@ -11,7 +11,7 @@ from models import make_model, save
 from onnx import TensorProto, helper, numpy_helper
 from onnxruntime.quantization import quantize_dynamic
 
-CONFIGS = ["INT8_DYNAMIC", "INT4_WEIGHTS", "MX6"]
+CONFIGS = ["INT8_DYNAMIC", "INT4_WEIGHTS", "MX6", "FP16"]
 
 
 @pytest.fixture
