@@ -136,7 +136,7 @@ std::string InspectionText(const std::string& path, const tasks::InspectReport& 
   }
   for (const auto& [key, value] : report.metadata) {
     if (key == "bitpress.unpacked") continue;  // the constants show it
-    text += fmt::format("metadata: {} = {}\n", key, value);
+    text += fmt::format("metadata: {} = {}\n", key, Replaced(value, "\n", "\\n"));
   }
   return text;
 }

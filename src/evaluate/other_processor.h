@@ -62,8 +62,8 @@ constexpr auto FieldsOf(const ProcessorReport*) {
 std::string DescribeSaturation(const ProcessorReport& report);
 // The warning of a report that is harmful.
 inline constexpr std::string_view kHarmfulWarning =
-    "this model is wrong on x86 processors without VNNI; quantize it with integer_kernels=safe "
-    "(the default)";
+    "this model is wrong on x86 processors without VNNI; quantize the float model with "
+    "integer_kernels=safe (the default)";
 // The same of a model that was quantized so.
 inline constexpr std::string_view kBeyondSamplesWarning =
     "this model is wrong on x86 processors without VNNI where activations are larger than in the "

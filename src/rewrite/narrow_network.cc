@@ -12,6 +12,7 @@
 
 #include "graph/stored_bytes.h"
 #include "ops/angles.h"
+#include "ops/integer_operators.h"
 #include "ops/operator_traits.h"
 #include "ops/quantizer_nodes.h"
 #include "plan/name_pattern.h"
@@ -276,11 +277,19 @@ bool HasHalf(const graph::Model& model) {
          std::ranges::any_of(model.InputNames(), is_half);
 }
 
-// Returns whether the model is quantized already but for a few constants: FLOAT16 would move its
-// outputs, and hardly a byte would be saved.
-bool HoldsCodesOnly(const graph::Model& model) {
-  constexpr uint64_t kLeastShare = 20;  // of the constants' bytes
-  if (ops::QuantizedOperators(model).empty()) return false;
+// Returns whether the operator quantizes activations or computes on such codes. Weights alone, as
+// of MatMulNBits, leave activations that can be FLOAT16.
+bool RoundsActivations(const Node& node) {
+  const std::string& type = node.op_type();
+  if (ops::IsQuantizer(node)) return !type.ends_with("DequantizeLinear");
+  return ops::IsIntegerOperator(node) && type != "MatMulNBits" && type != "QMoE";
+}
+
+// Returns whether activations are quantized already and few constants are FLOAT: a FLOAT16 form
+// would move what is rounded to codes, and save less than an eighth of the bytes.
+bool IsQuantizedAlready(const graph::Model& model) {
+  constexpr uint64_t kLeastShare = 4;  // of the constants' bytes
+  if (std::ranges::none_of(model.AllNodes(), RoundsActivations)) return false;
   uint64_t num_float_bytes = 0;
   for (const std::string& name : model.InitializerNames()) {
     const graph::InitializerView constant = model.Initializer(name);
@@ -320,7 +329,7 @@ const PreparePass kNarrowToHalf{
     },
     .is_wanted =
         [](const graph::Model& model, const PrepareState& state) {
-          return state.options.rewrites.half.has_value() && !HoldsCodesOnly(model);
+          return state.options.rewrites.half.has_value() && !IsQuantizedAlready(model);
         },
     .is_exact = false};
 
