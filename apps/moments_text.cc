@@ -26,9 +26,6 @@ std::string ToText(const std::string& path, const tasks::MomentsSummary& summary
     if (entry.shape.groups > 1) text += fmt::format(", {} groups", entry.shape.groups);
     text += fmt::format(", {} inputs", entry.shape.columns);
     if (entry.shape.rows > 0) text += fmt::format(", {} outputs", entry.shape.rows);
-    if (entry.shape.num_kept > 0) {
-      text += fmt::format(", up to {} positions kept", entry.shape.num_kept);
-    }
     text += "\n";
   }
   return text;

@@ -19,6 +19,7 @@ function(bitpress_options target)
   if(NOT level)
     set(level O2)
   endif()
+  set_target_properties(${target} PROPERTIES BITPRESS_LEVEL ${level})
   target_include_directories(${target} PUBLIC ${BITPRESS_SOURCE_DIR}/src ${BITPRESS_SOURCE_DIR}/include)
   target_compile_options(${target} PRIVATE ${BITPRESS_WARNINGS} ${BITPRESS_NUMERICS} $<$<CONFIG:Release>:-${level}>)
   if(WIN32)
@@ -51,15 +52,21 @@ function(bitpress_exports target map)
 endfunction()
 
 # Headers that nearly every file includes are parsed once: bitpress_precompile(TARGET FIRST [HEADER...]) shares those of
-# FIRST, or makes them where that is TARGET itself. Libraries and programs need their own (-fPIC, -fPIE). Files still
-# include what they use; the sanitizer builds have no precompiled headers and show what is missing.
+# FIRST, or makes them where that is TARGET itself. Libraries and programs need their own (-fPIC, -fPIE), and so does a target that is
+# optimized otherwise than FIRST: GCC optimizes what includes precompiled headers as those were. Files still include what
+# they use; the sanitizer builds have no precompiled headers and show what is missing.
 set(BITPRESS_COMMON_HEADERS <algorithm> <cstdint> <filesystem> <functional> <map> <memory> <optional> <set> <span> <string>
     <string_view> <utility> <vector> <fmt/format.h>)
 function(bitpress_precompile target first)
   if(NOT BITPRESS_PCH)
     return()
   endif()
-  if(target STREQUAL first)
+  get_target_property(level ${target} BITPRESS_LEVEL)
+  set(level_of_first ${level})
+  if(TARGET ${first})
+    get_target_property(level_of_first ${first} BITPRESS_LEVEL)
+  endif()
+  if(target STREQUAL first OR NOT level STREQUAL level_of_first)
     target_precompile_headers(${target} PRIVATE ${BITPRESS_COMMON_HEADERS} ${ARGN})
   elseif(TARGET ${first})
     target_precompile_headers(${target} REUSE_FROM ${first})

@@ -43,11 +43,7 @@ class Finetuner {
                                                      : JournalKey(float_model_, resolved_, options_,
                                                                   source_.Fingerprint());
     LearningJournal journal(options_.journal, key);
-    const size_t num_groups = std::clamp<size_t>(options_.num_groups, 1, layers_.size() + 1);
-    for (size_t group = 0; group < num_groups; ++group) {
-      const size_t begin = group * layers_.size() / num_groups;
-      LearnGroup(begin, (group + 1) * layers_.size() / num_groups, journal);
-    }
+    LearnLayers(journal);
     ValidateTogether();
     // Rows stay where they are until the last layer is learned: layers point to them.
     for (const auto& [value, use] : added_biases_) {
@@ -58,28 +54,25 @@ class Finetuner {
   }
 
  private:
-  // Layers [begin, end).
-  void LearnGroup(size_t begin, size_t end, LearningJournal& journal) {
+  void LearnLayers(LearningJournal& journal) {
     // Layers of the journal do not learn again.
     std::set<std::string> missing;  // by their weights
-    for (size_t i = begin; i < end; ++i) {
-      std::optional<LearnedLayer> known = journal.Find(layers_[i].weight);
-      if (known && Fits(float_model_, layers_[i], *known)) {
-        Take(layers_[i], std::move(*known));
+    for (const LinearLayer& layer : layers_) {
+      std::optional<LearnedLayer> known = journal.Find(layer.weight);
+      if (known && Fits(float_model_, layer, *known)) {
+        Take(layer, std::move(*known));
         ++report_.num_resumed;
       } else {
-        missing.insert(layers_[i].weight);
+        missing.insert(layer.weight);
       }
     }
     if (missing.empty()) return;
     report_.num_samples = source_.num_samples();
-    const Model float_model = NetworkBefore(begin, /*with_activations_behind=*/false);
-    const Model quantized = NetworkBefore(begin, /*with_activations_behind=*/true);
+    const Model float_model = WithFloatWeights(float_model_.Clone(), resolved_, false, pool_);
+    const Model quantized = WithFloatWeights(float_model_.Clone(), resolved_, true, pool_);
     // The pieces of the network, and the layers of a pass, are those of a run that was not stopped:
     // ONNX Runtime fuses other operators if others are observed, and rounds otherwise then.
-    const auto group = std::span(layers_).subspan(begin, end - begin);
-    ObservedNetwork network(float_model, quantized, {group.begin(), group.end()}, source_,
-                            options_.gather);
+    ObservedNetwork network(float_model, quantized, layers_, source_, options_.gather);
     const std::vector<std::vector<LinearLayer>> parts = network.Parts();
     std::vector<std::span<const LinearLayer>> passes = PassesOf(parts, options_.gather);
     std::erase_if(passes, [&](std::span<const LinearLayer> pass) {
@@ -130,20 +123,6 @@ class Finetuner {
     if (options_.gather.progress) {
       options_.gather.progress(StageOf(learned.report), report_.layers.size(), layers_.size());
     }
-  }
-
-  // The float model, but everything before layer `begin` is quantized, with what was learned;
-  // behind it, if wanted, the activations.
-  Model NetworkBefore(size_t begin, bool with_activations_behind) {
-    Model model = float_model_.Clone();
-    for (const LinearLayer& layer : std::span(layers_).first(begin)) {
-      SetFloats(model, layer.weight, FloatsOf(model_, layer.weight));
-      if (layer.bias.empty() || !model_.IsInitializer(layer.bias)) continue;
-      const std::vector<float> bias = BiasOf(model_, layer);
-      layer.is_bias_new ? AddBias(model, layer, bias) : SetBias(model, layer, bias);
-    }
-    return QuantizedBefore(std::move(model), resolved_, begin > 0 ? &layers_[begin] : nullptr,
-                           with_activations_behind, pool_);
   }
 
   // Compares the network's outputs with learned weights and without. Undoes everything if they do

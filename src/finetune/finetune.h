@@ -30,9 +30,6 @@ namespace bitpress::finetune {
 
 struct FinetuneOptions {
   std::vector<plan::FinetunePass> passes;
-  // Groups of layers, from the inputs on, each of which learns where everything before it is
-  // quantized already, with a pass of the samples. One group learns from the float model.
-  size_t num_groups = 1;
   std::vector<std::string> op_types = {};  // only layers of these; empty: all
   bool adds_biases = true;  // pass bias_correction: to layers without one, where they are better
   LayerTunerOptions tuner;

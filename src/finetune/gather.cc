@@ -30,14 +30,9 @@ struct LayerBytes {
   uint64_t moments = 0;
 
   LayerBytes(const LinearLayer& layer, const GatherOptions& options) {
-    Add(layer, LearnedOptions(layer, options));
-    if (const auto held_back = HeldBackOptions(layer, options)) Add(layer, *held_back);
-  }
-
- private:
-  void Add(const LinearLayer& layer, const MomentOptions& options) {
-    sums += AccumulatorBytes(layer, options);
-    moments += MomentBytes(ShapeOf(layer, options));
+    const uint64_t parts = options.hold_back_every == 0 ? 1 : 2;
+    sums = parts * AccumulatorBytes(layer);
+    moments = parts * MomentBytes(ShapeOf(layer));
   }
 };
 
@@ -82,20 +77,16 @@ class PairSink : public runtime::ObserverSink {
   // Adds a layer. `values` has the input and the output of each of its readings. Outputs that are
   // not observed are nothing.
   void AddLayer(std::span<const ReadingValues> values, const LinearLayer& layer, bool is_spilled) {
-    for (size_t reading = 0; reading < values.size(); ++reading) {
-      const auto& [input, output] = values[reading];
+    for (const auto& [input, output] : values) {
       pairs_of_[input].push_back(pairs_.size());
       if (output) pairs_of_[num_inputs_ + *output].push_back(pairs_.size());
-      pairs_.push_back({input, output ? std::optional(num_inputs_ + *output) : std::nullopt,
-                        layers_.size(), reading});
+      pairs_.push_back(
+          {input, output ? std::optional(num_inputs_ + *output) : std::nullopt, layers_.size()});
     }
-    MomentOptions learned = LearnedOptions(layer, options_);
-    learned.is_spilled = is_spilled;
-    layers_.push_back({MomentAccumulator(layer, learned), std::nullopt});
-    if (std::optional<MomentOptions> held_back = HeldBackOptions(layer, options_)) {
-      held_back->is_spilled = is_spilled;
-      layers_.back().held_back.emplace(layer, *held_back);
-    }
+    const MomentOptions moments{
+        .num_positions = options_.num_positions, .seed = options_.seed, .is_spilled = is_spilled};
+    layers_.push_back({MomentAccumulator(layer, moments), std::nullopt});
+    if (options_.hold_back_every > 0) layers_.back().held_back.emplace(layer, moments);
   }
 
   void BeginRuns(const RunRange& range) {
@@ -154,7 +145,6 @@ class PairSink : public runtime::ObserverSink {
     size_t input;
     std::optional<size_t> output;  // nothing: the moments have no outputs
     size_t layer;
-    size_t reading;         // of the layer
     bool is_added = false;  // the moments contain this sample's pair
   };
 
@@ -167,8 +157,7 @@ class PairSink : public runtime::ObserverSink {
       moments.Add(
           input.dims, input.values.data(),
           output != nullptr ? std::span<const int64_t>(output->dims) : std::span<const int64_t>(),
-          output != nullptr ? output->values.data() : nullptr, run_parallel,
-          {run_ - 1, pair.reading, part});
+          output != nullptr ? output->values.data() : nullptr, run_parallel, {run_ - 1, part});
     };
     if (split_ == Split::kPositions) {
       add(layer.learned, PositionPart::kFirstHalf);
@@ -205,7 +194,7 @@ std::vector<bool> SpilledLayers(std::span<const LinearLayer> layers, const Gathe
   PassMemory memory(options);
   for (size_t i = 0; i < layers.size(); ++i) {
     const LinearLayer& layer = layers[i];
-    const bool is_new = FirstWithMomentsOf(layers, i, options) == i;
+    const bool is_new = FirstWithMomentsOf(layers, i) == i;
     LayerBytes bytes(layer, options);
     const bool is_spilled =
         options.is_spilled && memory.MostWith(layer, bytes, is_new) > options.memory_limit;
@@ -236,34 +225,10 @@ LayerMoments& LayerSums::Finish() {
   return *finished;
 }
 
-MomentOptions LearnedOptions(const LinearLayer& layer, const GatherOptions& options) {
-  MomentOptions learned;
-  learned.num_positions = options.num_positions;
-  learned.seed = options.seed;
-  if (layer.activation) learned.num_kept = options.num_kept;
-  learned.observes_outputs = layer.float_input < 0 || learned.num_kept > 0;
-  return learned;
-}
-
-std::optional<MomentOptions> HeldBackOptions(const LinearLayer& layer,
-                                             const GatherOptions& options) {
-  if (options.hold_back_every == 0) return std::nullopt;
-  MomentOptions held_back = LearnedOptions(layer, options);
-  held_back.num_kept /= 2;
-  return held_back;
-}
-
-bool ObservesOutputs(const LinearLayer& layer, const GatherOptions& options) {
-  return LearnedOptions(layer, options).observes_outputs;
-}
-
-size_t FirstWithMomentsOf(std::span<const LinearLayer> layers, size_t i,
-                          const GatherOptions& options) {
-  const auto shares = [&](const LinearLayer& layer) { return !ObservesOutputs(layer, options); };
-  if (!shares(layers[i])) return i;
-  const auto found = std::ranges::find_if(layers.first(i), [&](const LinearLayer& layer) {
-    return layer.float_input == layers[i].float_input && shares(layer);
-  });
+size_t FirstWithMomentsOf(std::span<const LinearLayer> layers, size_t i) {
+  if (layers[i].observes_outputs()) return i;
+  const auto found =
+      std::ranges::find(layers.first(i), layers[i].float_input, &LinearLayer::float_input);
   return static_cast<size_t>(found - layers.begin());
 }
 
@@ -290,7 +255,7 @@ std::vector<std::span<const LinearLayer>> GroupLayers(std::span<const LinearLaye
   for (size_t i = 0; i < layers.size(); ++i) {
     const LayerBytes bytes(layers[i], options);
     const auto is_new = [&] {
-      return FirstWithMomentsOf(layers.subspan(begin), i - begin, options) == i - begin;
+      return FirstWithMomentsOf(layers.subspan(begin), i - begin) == i - begin;
     };
     if (i > begin && memory->MostWith(layers[i], bytes, is_new()) > options.memory_limit) {
       groups.push_back(layers.subspan(begin, i - begin));
@@ -309,7 +274,7 @@ std::vector<std::shared_ptr<LayerSums>> GatherMoments(ObservedNetwork& network,
   const std::vector<bool> are_spilled = SpilledLayers(layers, options);
   std::vector<size_t> first_of;  // index of the layer that has the moments of each layer
   for (size_t i = 0; i < layers.size(); ++i) {
-    first_of.push_back(FirstWithMomentsOf(layers, i, options));
+    first_of.push_back(FirstWithMomentsOf(layers, i));
   }
   std::vector<std::string> outputs;
   std::vector<std::string> inputs;
@@ -320,9 +285,7 @@ std::vector<std::shared_ptr<LayerSums>> GatherMoments(ObservedNetwork& network,
     if (first_of[i] != i) continue;
     for (const Reading& reading : layers[i].readings) {
       values.emplace_back(IndexOf(network.InputOf(layers[i], reading), inputs), std::nullopt);
-      if (ObservesOutputs(layers[i], options)) {
-        values.back().second = IndexOf(reading.output, outputs);
-      }
+      if (layers[i].observes_outputs()) values.back().second = IndexOf(reading.output, outputs);
     }
   }
   PairSink sink(inputs.size(), outputs.size(), options);

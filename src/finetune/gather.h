@@ -58,17 +58,7 @@ std::vector<std::span<const LinearLayer>> GroupLayers(std::span<const LinearLaye
 
 // Returns the index of the first layer whose moments are those of layers[i] too: i itself, unless
 // both need the moments of one input and nothing else.
-size_t FirstWithMomentsOf(std::span<const LinearLayer> layers, size_t i,
-                          const GatherOptions& options);
-
-// Returns the options of a layer's accumulators: for the runs of training, and for those of
-// validation (null: none).
-MomentOptions LearnedOptions(const LinearLayer& layer, const GatherOptions& options);
-std::optional<MomentOptions> HeldBackOptions(const LinearLayer& layer,
-                                             const GatherOptions& options);
-
-// Returns whether the layer's outputs are observed. Else they follow from its inputs.
-bool ObservesOutputs(const LinearLayer& layer, const GatherOptions& options);
+size_t FirstWithMomentsOf(std::span<const LinearLayer> layers, size_t i);
 
 // Returns the sums of each of the layers, which are of one part of the network. Layers that read
 // one float activation (LinearLayer::float_input) share them, and they have no outputs. A layer's

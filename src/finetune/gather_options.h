@@ -20,9 +20,6 @@ struct GatherOptions {
   // Positions of each run that count, and the seed that chooses them: see MomentOptions.
   int64_t num_positions = 0;
   uint64_t seed = 0;
-  // Positions kept of layers with an activation function behind them. Half as many are kept of the
-  // runs that are held back.
-  int64_t num_kept = 0;
   // Bytes that the moments and learning from them may take. Moments that do not fit get a pass of
   // the samples of their own (GroupLayers) or, if is_spilled, lie in temporary files.
   uint64_t memory_limit = 512'000'000;

@@ -63,16 +63,12 @@ TEST(GroupLayers, LayersOfOneFloatInputShareTheirMoments) {
   layer.float_input = 0;
   std::vector<LinearLayer> layers(3, layer);
   GatherOptions options;
-  EXPECT_FALSE(ObservesOutputs(layer, options));
-  const uint64_t moments = MomentBytes(ShapeOf(layer, {.observes_outputs = false}));
+  EXPECT_FALSE(layer.observes_outputs());
+  const uint64_t moments = MomentBytes(ShapeOf(layer));
   options.memory_limit = moments + TunerBytes(layer);
   EXPECT_EQ(GroupSizes(layers, options), Sizes({3}));
   layers[2].float_input = 1;
   EXPECT_EQ(GroupSizes(layers, options), Sizes({2, 1}));
-  // Positions that are kept have outputs, which belong to one layer.
-  options.num_kept = 100;
-  layer.activation = ActivationFunction{ActivationFunction::Kind::kClip, 0, 6};
-  EXPECT_TRUE(ObservesOutputs(layer, options));
 }
 
 TEST(SplitOf, FewRunsAreSplitIntoHalves) {

@@ -33,12 +33,6 @@ void CheckCanBeDivided(const FinetuneOptions& options) {
          "blocks learn one after another in a network whose earlier blocks have learned, so that "
          "the work cannot be divided: leave blocks out, or quantize in one process");
   }
-  if (options.num_groups > 1) {
-    Fail(ErrorCode::kUnsupported,
-         "finetune_groups={} lets layers learn in a network whose earlier layers have learned, so "
-         "that its work cannot be divided: set finetune_groups=1, or quantize in one process",
-         options.num_groups);
-  }
 }
 
 // Returns the entry of layers[i] of a pass, with the layers that share its sums.
@@ -46,13 +40,11 @@ MomentsEntry EntryFor(std::span<const LinearLayer> pass, size_t i, const GatherO
   const LinearLayer& layer = pass[i];
   MomentsEntry entry;
   for (size_t k = i; k < pass.size(); ++k) {
-    if (FirstWithMomentsOf(pass, k, options) == i) entry.layers.push_back(pass[k].weight);
+    if (FirstWithMomentsOf(pass, k) == i) entry.layers.push_back(pass[k].weight);
   }
   entry.op_type = layer.op_type;
-  entry.shape = ShapeOf(layer, LearnedOptions(layer, options));
-  if (const auto held_back = HeldBackOptions(layer, options)) {
-    entry.num_kept_to_validate = ShapeOf(layer, *held_back).num_kept;
-  }
+  entry.shape = ShapeOf(layer);
+  entry.has_held_back = options.hold_back_every > 0;
   return entry;
 }
 
@@ -61,11 +53,10 @@ class SumsReader {
  public:
   SumsReader(MomentsReader& file, ThreadPool& pool) : file_(file), pool_(pool) {}
 
-  LayerSums& Read(const LinearLayer& layer, const GatherOptions& options) {
+  LayerSums& Read(const LinearLayer& layer) {
     const size_t entry = file_.EntryOf(layer.weight);
     if (sums_ && entry == entry_) return *sums_;
-    const MomentShape wanted = ShapeOf(layer, LearnedOptions(layer, options));
-    if (file_.entries()[entry].shape != wanted) {
+    if (file_.entries()[entry].shape != ShapeOf(layer)) {
       Fail(ErrorCode::kInvalidArgument,
            "the moments of '{}' have other sizes than the layer of this configuration",
            layer.weight);
@@ -120,8 +111,8 @@ GatheredReport GatherToFile(const Model& model, const plan::ResolvedPlan& resolv
     Fail(ErrorCode::kInvalidArgument, "configuration '{}' has no weight that can be tuned",
          resolved.plan.config.name);
   }
-  const Model float_model = QuantizedBefore(model.Clone(), resolved, nullptr, false, pool);
-  const Model quantized = QuantizedBefore(model.Clone(), resolved, nullptr, true, pool);
+  const Model float_model = WithFloatWeights(model.Clone(), resolved, false, pool);
+  const Model quantized = WithFloatWeights(model.Clone(), resolved, true, pool);
   ObservedNetwork network(float_model, quantized, layers.found, source, options.gather);
   const std::vector<std::vector<LinearLayer>> parts = network.Parts();
   const std::vector<std::span<const LinearLayer>> passes = PassesOf(parts, options.gather);
@@ -135,7 +126,7 @@ GatheredReport GatherToFile(const Model& model, const plan::ResolvedPlan& resolv
     report.origin.runs = {{first, first + num}};
     report.num_layers += sums.size();
     for (size_t k = 0; k < sums.size(); ++k) {
-      if (FirstWithMomentsOf(passes[i], k, gather) != k) continue;
+      if (FirstWithMomentsOf(passes[i], k) != k) continue;
       writer.Add(EntryFor(passes[i], k, gather), *sums[k]);
       *sums[k] = {};  // as much memory less
     }
@@ -165,7 +156,7 @@ FinetuneReport LearnFromFile(const Model& model, const plan::ResolvedPlan& resol
     if (learned && Fits(model, layer, *learned)) {
       ++report.num_resumed;
     } else {
-      LayerSums& of_layer = sums.Read(layer, options.gather);
+      LayerSums& of_layer = sums.Read(layer);
       learned = LearnFrom(model, layer, of_layer, sums.AreShared(), resolved.plan.operators,
                           pair_rules, options, pool);
       journal.Add(*learned);

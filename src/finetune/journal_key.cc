@@ -57,12 +57,10 @@ void AddGatherOptions(ContentHash& hash, const GatherOptions& options) {
   hash.AddNumber(options.hold_back_every);
   hash.AddNumber(static_cast<uint64_t>(options.num_positions));
   hash.AddNumber(options.seed);
-  hash.AddNumber(static_cast<uint64_t>(options.num_kept));
 }
 
 void AddOptions(ContentHash& hash, const FinetuneOptions& options) {
   hash.Add(plan::FinetunePassNames(options.passes));
-  hash.AddNumber(options.num_groups);
   hash.AddNumber(options.op_types.size());
   for (const std::string& op_type : options.op_types) hash.Add(op_type);
   hash.AddNumber(options.adds_biases ? 1 : 0);

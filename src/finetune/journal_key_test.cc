@@ -74,7 +74,6 @@ TEST(JournalKey, WhatChangesResultsChangesIt) {
         work.resolved.weight_scales[{"w", "int8"}] = {{0.5F, 3}};
       },
       [](Work& work) { work.options.passes = {plan::FinetunePass::kGptq}; },
-      [](Work& work) { work.options.num_groups = 2; },
       [](Work& work) { work.options.op_types = {"Conv"}; },
       [](Work& work) { work.options.adds_biases = false; },
       [](Work& work) { work.options.tuner.ridge = 0.02; },

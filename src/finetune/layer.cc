@@ -241,10 +241,6 @@ LinearLayer DescribeReading(const Model& model, const plan::NodeIndex& index,
     DescribeMatrix(node, input, weight.dims, layer);
   }
   FindBias(model, node, num_readings, options, layer);
-  if (!layer.fixed_bias.empty() || num_readings > 1) return layer;
-  const std::string& output = layer.readings.front().output;
-  layer.activation =
-      FindActivation(model, layer.is_bias_behind ? model.Uses(output)[0].node.output(0) : output);
   return layer;
 }
 

@@ -10,7 +10,6 @@
 #include <utility>
 #include <vector>
 
-#include "finetune/activation_function.h"
 #include "graph/model.h"
 #include "plan/quant_plan.h"
 
@@ -68,10 +67,6 @@ struct LinearLayer {
   // too. If it is set, `bias` is empty.
   std::string fixed_bias;
   RecurrentWeight recurrent = RecurrentWeight::kNone;
-  // The only node that reads this layer's output (after its bias, if a node of its own adds that),
-  // as a function. Null if it is no known function, if several nodes read the output or the weight,
-  // or if there is a fixed_bias.
-  std::optional<ActivationFunction> activation = std::nullopt;
   const plan::TensorPlan* row = nullptr;  // the weight's row of the plan
   // Number of the float activation that this matrix product reads. Layers with the same number read
   // it alike and share its moments; their outputs follow from it and need not be observed. -1: the
@@ -96,6 +91,8 @@ struct LinearLayer {
   // Returns the name of the node that stands for the layer in reports.
   const std::string& node() const { return readings.front().node; }
   int64_t num_outputs() const { return groups * rows; }
+  // Returns whether moments need the layer's outputs. Else they follow from its inputs.
+  bool observes_outputs() const { return float_input < 0; }
   // Returns the index, in the bias tensor, of the bias of one output.
   size_t BiasElementOf(int64_t weight_output) const {
     if (biases_per_direction == 0) return static_cast<size_t>(weight_output);

@@ -18,7 +18,9 @@ TEST(LayerErrors, OutputsOfTheFloatWeightsNeedNotBeObserved) {
   const std::vector<float> weights = RandomNormal(kInputs * kOutputs, 2);
   const std::vector<float> bias = RandomNormal(kOutputs, 3);
   const Moments with = GemmMoments(layer, x, ComputeGemm(layer, x, weights, bias));
-  MomentAccumulator accumulator(layer, {.observes_outputs = false});
+  LinearLayer reads_floats = layer;
+  reads_floats.float_input = 0;
+  MomentAccumulator accumulator(reads_floats);
   accumulator.Add(std::vector<int64_t>{500, kInputs}, x.data(), {}, nullptr, RunInOrder());
   const Moments without = accumulator.Finish(RunInOrder()).Finish();
   EXPECT_FALSE(without.has_outputs);

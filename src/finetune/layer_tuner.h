@@ -84,18 +84,6 @@ class LayerTuner {
   // Sets the bias so that the mean output is that of the float model. Does nothing for layers
   // without a bias.
   void CorrectBias();
-  // The values that each weight may take while it is learned.
-  enum class Freedom {
-    kAroundTarget,  // the two values around the target, as AdaRound has them
-    kAnyValue,      // every value of the grid, as AdaQuant has them
-  };
-  // Sets `quantized` to values with a smaller loss behind the layer's activation function, at the
-  // kept positions. The quadratic loss over all positions is a part of that loss, and the larger
-  // part if few positions are kept. Does nothing for layers without kept positions.
-  void LearnBehindActivation(Freedom freedom);
-  // Sets the bias to the one with the smallest loss behind the activation function. Does nothing
-  // for layers without a bias or without kept positions.
-  void CorrectBiasBehindActivation();
 
   std::span<const float> quantized() const { return quantized_; }  // in the layout of the model
   std::span<const float> bias() const { return bias_; }
@@ -191,16 +179,5 @@ std::vector<double> MeanSquaredErrors(const LinearLayer& layer, const Moments& m
 // `original` makes of x.
 double OutputVariance(const LinearLayer& layer, std::span<const Moments* const> moments,
                       std::span<const float> original, ThreadPool& pool);
-
-// Returns MeanSquaredError behind the layer's activation function, at the kept positions. `bias` is
-// the tuned layer's, `float_bias` that of the float model (empty: none). NaN if no position was
-// kept. REQUIRES: the layer has an activation function.
-double ErrorBehindActivation(const LinearLayer& layer, const MomentRows& kept,
-                             std::span<const float> weights, std::span<const float> bias,
-                             std::span<const float> float_bias, ThreadPool& pool);
-// Returns OutputVariance behind the layer's activation function, at the kept positions.
-// REQUIRES: the layer has an activation function, and positions were kept.
-double VarianceBehindActivation(const LinearLayer& layer, const MomentRows& kept,
-                                std::span<const float> float_bias);
 
 }  // namespace bitpress::finetune

@@ -105,49 +105,31 @@ class Learner {
     return {layer_, *split.training, task_.weights, task_.bias, grid_, split_options_, pool_};
   }
 
-  bool IsValidatedBehindActivation() const {
-    if (!layer_.activation) return false;
-    return std::ranges::all_of(
-        splits_, [](const ValidationSplit& split) { return split.validation->kept.count > 0; });
-  }
-
   // Returns the variance of the outputs, times the number of validation positions.
   double Unit() const {
-    double sum = 0;
     double count = 0;
     std::vector<const Moments*> validation;
     for (const ValidationSplit& split : splits_) {
       validation.push_back(split.validation);
       count += static_cast<double>(split.validation->num_positions);
-      if (!IsValidatedBehindActivation()) continue;
-      sum += VarianceBehindActivation(layer_, split.validation->kept, task_.bias) *
-             static_cast<double>(split.validation->num_positions);
     }
-    if (!IsValidatedBehindActivation())
-      sum = OutputVariance(layer_, validation, task_.weights, pool_) * count;
+    const double sum = OutputVariance(layer_, validation, task_.weights, pool_) * count;
     return sum > 0 ? sum : count;
   }
 
   // Returns the errors of weights with each of these biases, summed over the validation positions.
   std::vector<double> ErrorsOf(std::span<const float> weights,
                                std::vector<std::vector<float>> biases, const Moments& validation) {
-    std::vector<double> errors;
-    if (IsValidatedBehindActivation()) {
-      for (const std::vector<float>& bias : biases) {
-        errors.push_back(
-            ErrorBehindActivation(layer_, validation.kept, weights, bias, task_.bias, pool_));
-      }
-    } else {
-      // The observed outputs do not contain a bias that a node behind the layer adds, and changes
-      // count where they are not observed.
-      const bool is_change = layer_.is_bias_behind || !validation.has_outputs;
-      for (std::vector<float>& bias : biases) {
-        for (size_t i = 0; is_change && i < bias.size(); ++i) bias[i] -= task_.bias[i];
-      }
-      errors = validation.has_outputs
-                   ? MeanSquaredErrors(layer_, validation, weights, biases, pool_)
-                   : MeanSquaredChanges(layer_, validation, weights, task_.weights, biases, pool_);
+    // The observed outputs do not contain a bias that a node behind the layer adds, and changes
+    // count where they are not observed.
+    const bool is_change = layer_.is_bias_behind || !validation.has_outputs;
+    for (std::vector<float>& bias : biases) {
+      for (size_t i = 0; is_change && i < bias.size(); ++i) bias[i] -= task_.bias[i];
     }
+    std::vector<double> errors =
+        validation.has_outputs
+            ? MeanSquaredErrors(layer_, validation, weights, biases, pool_)
+            : MeanSquaredChanges(layer_, validation, weights, task_.weights, biases, pool_);
     for (double& error : errors) error *= static_cast<double>(validation.num_positions);
     return errors;
   }
@@ -245,32 +227,15 @@ class Learner {
       tuner.RoundToNearest();
       is_rounded = true;
     };
-    const auto take = [&](std::string name) {
-      Offer offer{std::move(name), {}, {}};
-      QuantizedWeight tuned = grid_.Quantize(tuner.quantized(), pool_);
-      offer.weights = {std::move(tuned.values),
-                       {tuner.bias().begin(), tuner.bias().end()},
-                       std::move(tuned.params)};
-      offer.errors =
-          ErrorsOf(offer.weights.weights, SharesOf(offer.weights.bias), *split.validation);
-      offers.push_back(std::move(offer));
-    };
     const auto offer = [&](FinetunePass pass) {
       if (options_.corrects_bias) tuner.CorrectBias();
-      take(plan::FinetunePassNames({pass}));
-    };
-    // Offers the weights as they are, and, if an activation function stands behind the layer, the
-    // weights learned with that function in the loss.
-    const auto offer_behind_activation = [&](FinetunePass pass) {
-      offer(pass);
-      if (offers.size() >= most_offers || !layer_.activation) return;
-      if (moments_.learned.kept.count == 0) return;
-      if (splits_.size() > 1 && moments_.held_back.kept.count == 0) return;
-      tuner.LearnBehindActivation(pass == FinetunePass::kAdaRound
-                                      ? LayerTuner::Freedom::kAroundTarget
-                                      : LayerTuner::Freedom::kAnyValue);
-      if (options_.corrects_bias) tuner.CorrectBiasBehindActivation();
-      take(plan::FinetunePassNames({pass}) + " behind the activation function");
+      Offer made{plan::FinetunePassNames({pass}), {}, {}};
+      QuantizedWeight tuned = grid_.Quantize(tuner.quantized(), pool_);
+      made.weights = {std::move(tuned.values),
+                      {tuner.bias().begin(), tuner.bias().end()},
+                      std::move(tuned.params)};
+      made.errors = ErrorsOf(made.weights.weights, SharesOf(made.weights.bias), *split.validation);
+      offers.push_back(std::move(made));
     };
     for (const FinetunePass pass : task_.passes) {
       if (offers.size() >= most_offers) return offers;
@@ -294,14 +259,12 @@ class Learner {
           round();
           if (!Has(FinetunePass::kLeastSquares)) tuner.LearnAim();
           tuner.AdaRound();
-          offer_behind_activation(pass);
-          continue;
+          break;
         case FinetunePass::kAdaQuant:
           round();
           if (!Has(FinetunePass::kLeastSquares)) tuner.LearnAim();
           tuner.AdaQuant();
-          offer_behind_activation(pass);
-          continue;
+          break;
         case FinetunePass::kBiasCorrection:
           if (is_rounded) continue;  // every offer has corrected biases already
           round();

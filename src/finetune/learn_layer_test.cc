@@ -28,12 +28,6 @@ plan::TensorPlan WeightRowOf(const std::string& format) {
 
 class LearnLayerTest : public testing::Test {
  protected:
-  static LinearLayer ReluLayer(const plan::TensorPlan& row) {
-    LinearLayer layer = GemmLayer(kLayerInputs, kLayerOutputs, &row);
-    layer.activation = ActivationFunction{ActivationFunction::Kind::kClip, 0, 6};
-    return layer;
-  }
-
   LayerMoments MomentsOf(size_t num_learned, size_t num_held_back) {
     const auto observe = [&](size_t count, uint32_t seed) {
       std::vector<float> x = RandomNormal(count * kLayerInputs, seed);
@@ -44,7 +38,7 @@ class LearnLayerTest : public testing::Test {
       // No weights can explain this noise.
       const std::vector<float> noise = RandomNormal(y.size(), seed + 1);
       for (size_t i = 0; i < y.size(); ++i) y[i] += noise_ * noise[i];
-      return GemmMoments(layer_, x, y, {.num_kept = num_kept_});
+      return GemmMoments(layer_, x, y);
     };
     LayerMoments moments;
     moments.learned = observe(num_learned, 11);
@@ -74,7 +68,6 @@ class LearnLayerTest : public testing::Test {
   std::vector<float> bias_ = RandomNormal(kLayerOutputs, 3);
   float noise_ = 0;
   float mean_ = 0;
-  int64_t num_kept_ = 0;
   ThreadPool pool_{2};
 };
 
@@ -130,28 +123,6 @@ TEST_F(LearnLayerTest, ALaterPassThatFitsTooCloselyDoesNotReplaceAnEarlierOne) {
   const LearnedLayer first = Learn({FinetunePass::kGptq}, MomentsOf(150, 2000));
   // The errors may differ: GPTQ gets the ridge that was chosen for least squares.
   EXPECT_LE(both.report.error_after, 1.02 * first.report.error_after);
-}
-
-// Errors of outputs that the activation function makes 0 do not count.
-TEST_F(LearnLayerTest, ActivationsBehindLayersAreInTheLoss) {
-  num_kept_ = 2000;
-  const LinearLayer layer = ReluLayer(row_);
-  std::ranges::fill(bias_, -8.0F);
-  LayerMoments moments = MomentsOf(4000, 2000);
-  EXPECT_EQ(moments.learned.kept.count, 2000);
-  const std::vector<FinetunePass> passes{FinetunePass::kGptq, FinetunePass::kAdaQuant,
-                                         FinetunePass::kBiasCorrection};
-  const LearnedLayer learned = LearnLayer(layer, passes, moments);
-  EXPECT_EQ(learned.report.taken_from, "adaquant behind the activation function");
-  const LearnedLayer without = LearnLayer(layer_, passes, moments);
-  const auto error_of = [&](const LearnedLayer& of) {
-    return ErrorBehindActivation(layer, moments.held_back.kept, of.learned.weights, of.learned.bias,
-                                 bias_, pool_);
-  };
-  EXPECT_LT(error_of(learned), error_of(without));
-  EXPECT_NEAR(learned.report.error_after,
-              error_of(learned) / VarianceBehindActivation(layer, moments.held_back.kept, bias_),
-              1e-9);
 }
 
 TEST_F(LearnLayerTest, ANewBiasIsTakenWhereItHelps) {

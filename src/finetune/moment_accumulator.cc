@@ -54,17 +54,14 @@ bool IsSpecial(float x) { return !(std::fabs(x) < kMostMagnitude); }
 
 }  // namespace
 
-MomentShape ShapeOf(const LinearLayer& layer, const MomentOptions& options) {
-  constexpr int64_t kMostKeptFloats = int64_t{1} << 22;
-  const int64_t most_kept = kMostKeptFloats / (layer.groups * (layer.columns + layer.rows));
+MomentShape ShapeOf(const LinearLayer& layer) {
   return {.groups = layer.groups,
-          .rows = options.observes_outputs ? layer.rows : 0,
-          .columns = layer.columns,
-          .num_kept = std::min(options.num_kept, most_kept)};
+          .rows = layer.observes_outputs() ? layer.rows : 0,
+          .columns = layer.columns};
 }
 
-uint64_t AccumulatorBytes(const LinearLayer& layer, const MomentOptions& options) {
-  const MomentShape shape = ShapeOf(layer, options);
+uint64_t AccumulatorBytes(const LinearLayer& layer) {
+  const MomentShape shape = ShapeOf(layer);
   return SumBytes(shape) + static_cast<uint64_t>(shape.groups * (shape.columns + shape.rows) *
                                                  PositionsOfTerm(shape)) *
                                sizeof(float);
@@ -74,10 +71,10 @@ struct MomentAccumulator::State {
   State(const LinearLayer& of, const MomentOptions& with)
       : layer(of),
         options(with),
-        shape(ShapeOf(of, with)),
+        shape(ShapeOf(of)),
         // Layers that share moments choose the same positions, whichever of them comes first.
         seed(with.seed ^
-             Crc32c(with.observes_outputs ? of.weight : fmt::format("input {}", of.float_input))),
+             Crc32c(of.observes_outputs() ? of.weight : fmt::format("input {}", of.float_input))),
         capacity(PositionsOfTerm(shape)),
         sums(shape, with.is_spilled ? ArrayPlace::kTemporaryFile : ArrayPlace::kHeap) {
     x = {static_cast<size_t>(num_inputs() * capacity), sums.place};
@@ -100,7 +97,6 @@ struct MomentAccumulator::State {
   }
 
   std::vector<int64_t> ChoosePositions(const RunPart& of, int64_t first, int64_t count) const;
-  void KeepSome(const RunPart& of, std::span<const int64_t> places, int64_t begin);
   void SkipSpecials(int64_t begin, int64_t count);
   void Flush(const runtime::ParallelTasks& run_parallel);
   void AddProducts(int64_t group, int64_t first, int64_t count, const float* rows, SumMatrix& to);
@@ -145,26 +141,6 @@ std::vector<int64_t> MomentAccumulator::State::ChoosePositions(const RunPart& of
     chosen.push_back(begin + static_cast<int64_t>(random % static_cast<uint64_t>(end - begin)));
   }
   return chosen;
-}
-
-// Keeps those of the buffered positions from `begin` on that are to be kept. `places` are their
-// positions in the run.
-void MomentAccumulator::State::KeepSome(const RunPart& of, std::span<const int64_t> places,
-                                        int64_t begin) {
-  if (shape.num_kept == 0) return;
-  for (const int64_t place : places) {
-    const int64_t at = begin++;
-    constexpr int kReadingBits = 16;  // a run of 2^48 positions takes more than any memory
-    const uint64_t number = (static_cast<uint64_t>(place) << kReadingBits) + of.reading;
-    const PositionRank rank{Random(of.run, ~number), of.run, number};
-    if (!sums.kept.Wants(rank)) continue;
-    const int64_t num_rows = num_inputs() + num_outputs();
-    bool is_special = false;
-    for (int64_t row = 0; row < num_rows; ++row) is_special |= IsSpecial(Row(row)[at]);
-    if (is_special) continue;
-    float* const to = sums.kept.Take(rank);
-    for (int64_t row = 0; row < num_rows; ++row) to[row] = Row(row)[at];
-  }
 }
 
 // Sets buffered positions with special values to 0 and does not count them.
@@ -331,7 +307,6 @@ void MomentAccumulator::Add(std::span<const int64_t> input_dims, const float* in
         std::fill(out + count, out + length, 0.0F);
       }
     });
-    state.KeepSome(of, places, state.num_buffered);
     state.SkipSpecials(state.num_buffered, count);
     state.terms.push_back({state.num_buffered, count, length});
     state.num_buffered += length;

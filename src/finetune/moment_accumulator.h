@@ -18,26 +18,21 @@ struct MomentOptions {
   // Seed of the choice of positions. The name of the layer's weight and the run's index are part of
   // the choice too.
   uint64_t seed = 0;
-  // Most positions that are kept of all runs. Very wide layers keep fewer.
-  int64_t num_kept = 0;
-  // False: only x counts, and the moments have no outputs.
-  bool observes_outputs = true;
   // The moments, and positions that wait to be added, lie in temporary files. They are in memory
   // only while they are added to or read.
   bool is_spilled = false;
 };
 
 // Returns the sizes of what is gathered, and the bytes that it takes with the accumulator.
-MomentShape ShapeOf(const LinearLayer& layer, const MomentOptions& options = {});
-uint64_t AccumulatorBytes(const LinearLayer& layer, const MomentOptions& options = {});
+MomentShape ShapeOf(const LinearLayer& layer);
+uint64_t AccumulatorBytes(const LinearLayer& layer);
 
 // The positions of a run that count, in their order: rows of a picture, steps of a sequence.
 enum class PositionPart { kAll, kFirstHalf, kSecondHalf };
 
 // The part of the samples that is added.
 struct RunPart {
-  uint64_t run = 0;      // index of the run among all runs, those of other processes included
-  uint64_t reading = 0;  // index among the nodes that read the layer's weight
+  uint64_t run = 0;  // index of the run among all runs, those of other processes included
   PositionPart part = PositionPart::kAll;
 };
 
@@ -52,7 +47,7 @@ class MomentAccumulator {
   MomentAccumulator(MomentAccumulator&&) noexcept;
   MomentAccumulator& operator=(MomentAccumulator&&) noexcept;
 
-  // Adds the positions of a part of one run. If outputs are not observed, `output` is null and
+  // Adds the positions of a part of one run. If the layer observes no outputs, `output` is null and
   // `output_dims` is empty. Throws as PatchReader. REQUIRES: Finish was not called.
   void Add(std::span<const int64_t> input_dims, const float* input,
            std::span<const int64_t> output_dims, const float* output,

@@ -10,7 +10,6 @@
 #include "base/byte_stream.h"
 #include "base/digit_sums.h"
 #include "base/error.h"
-#include "finetune/kept_positions.h"
 #include "finetune/moment_accumulator.h"
 #include "finetune/moments.h"
 #include "finetune/sum_matrix.h"
@@ -46,7 +45,7 @@ class RunsTest : public testing::Test {
 
   // Returns the bytes of the sums of some runs, in this order.
   std::string Gather(const std::vector<size_t>& which, const runtime::ParallelTasks& run_parallel,
-                     const MomentOptions& options = {.num_positions = 2500, .num_kept = 40}) const {
+                     const MomentOptions& options = {.num_positions = 2500}) const {
     MomentAccumulator accumulator(layer_, options);
     for (const size_t i : which) {
       const Run& run = runs_[i];
@@ -59,7 +58,7 @@ class RunsTest : public testing::Test {
   }
 
   std::string Merge(const std::vector<std::string>& parts) const {
-    MomentSums sums(ShapeOf(layer_, {.num_kept = 40}), ArrayPlace::kHeap);
+    MomentSums sums(ShapeOf(layer_), ArrayPlace::kHeap);
     ThreadPool pool(3);
     for (const std::string& part : parts) {
       ByteReader in(part, "moments");
@@ -158,7 +157,6 @@ TEST(MomentSums, RefuseMoreTermsThanDigitsHaveRoomFor) {
     digits.size = 1;
     digits.digits[0][0] = static_cast<int64_t>(num_terms << 11);
     digits.Write(out);
-    out.Compact(0);  // no position is kept
     ByteReader in(out.bytes(), "moments");
     sums.AddFrom(in, pool);
     in.ExpectEnd();
@@ -186,26 +184,6 @@ TEST(SumMatrix, SumsOfManyTermsAreTheSame) {
     return out.bytes();
   };
   EXPECT_EQ(bytes_of(true), bytes_of(false));
-}
-
-TEST(KeptPositions, AreThoseOfTheSmallestNumbers) {
-  std::mt19937_64 random(1);
-  std::vector<PositionRank> ranks;
-  for (uint64_t i = 0; i < 200; ++i) ranks.push_back({random() % 50, i % 7, i});
-  std::vector<PositionRank> sorted = ranks;
-  std::ranges::sort(sorted);
-  for (const int64_t capacity : {0, 1, 30, 200, 300}) {
-    KeptPositions kept(capacity, 1, 0, ArrayPlace::kHeap);
-    std::ranges::shuffle(ranks, random);
-    for (const PositionRank& rank : ranks) {
-      if (kept.Wants(rank)) *kept.Take(rank) = static_cast<float>(rank.place);
-    }
-    const MomentRows rows = kept.ToRows();
-    ASSERT_EQ(rows.count, std::min<int64_t>(capacity, 200));
-    for (int64_t i = 0; i < rows.count; ++i) {
-      EXPECT_EQ(rows.x.data()[i], static_cast<float>(sorted[static_cast<size_t>(i)].place));
-    }
-  }
 }
 
 }  // namespace

@@ -34,8 +34,7 @@ MomentSums::MomentSums(const MomentShape& of, ArrayPlace at)
       cross(of.cross(), at),
       input_sums(static_cast<size_t>(of.groups * of.columns)),
       output_sums(static_cast<size_t>(of.groups * of.rows)),
-      output_squares(output_sums.size()),
-      kept(of.num_kept, of.groups * of.columns, of.groups * of.rows, at) {}
+      output_squares(output_sums.size()) {}
 
 Moments MomentSums::Finish() {
   Moments moments;
@@ -47,7 +46,6 @@ Moments MomentSums::Finish() {
   moments.input_sums = Rounded(input_sums);
   moments.output_sums = Rounded(output_sums);
   moments.output_squares = Rounded(output_squares);
-  moments.kept = kept.ToRows();
   *this = {};
   return moments;
 }
@@ -61,7 +59,6 @@ void MomentSums::Write(ByteWriter& out) const {
   }
   inputs.Write(out);
   cross.Write(out);
-  kept.Write(out);
 }
 
 void MomentSums::AddFrom(ByteReader& in, ThreadPool& pool) {
@@ -80,11 +77,10 @@ void MomentSums::AddFrom(ByteReader& in, ThreadPool& pool) {
   }
   inputs.AddFrom(in, added, pool);
   cross.AddFrom(in, added, pool);
-  kept.AddFrom(in);
 }
 
 uint64_t MomentSums::LeastBytes(const MomentShape& shape) {
-  constexpr uint64_t kLeastHead = 3 + 1;  // the counts
+  constexpr uint64_t kLeastHead = 3;  // the counts
   const auto sums = static_cast<uint64_t>(shape.groups) *
                     (static_cast<uint64_t>(shape.columns) + 2 * static_cast<uint64_t>(shape.rows));
   return kLeastHead + sums * ExactSum::kNumWords * sizeof(uint64_t) +
@@ -94,7 +90,6 @@ uint64_t MomentSums::LeastBytes(const MomentShape& shape) {
 void MomentSums::Release() const {
   inputs.Release();
   cross.Release();
-  kept.Release();
 }
 
 void SubtractBias(const LinearLayer& layer, std::span<const float> bias, Moments& moments) {
@@ -147,9 +142,7 @@ Moments SumOf(const Moments& a, const Moments& b) {
 uint64_t MomentBytes(const MomentShape& shape) {
   const auto groups = static_cast<uint64_t>(shape.groups);
   const auto values = static_cast<uint64_t>(shape.columns + shape.rows);
-  return groups * values *
-         (static_cast<uint64_t>(shape.columns) * sizeof(double) +
-          static_cast<uint64_t>(shape.num_kept) * sizeof(float));
+  return groups * values * static_cast<uint64_t>(shape.columns) * sizeof(double);
 }
 
 uint64_t SumBytes(const MomentShape& shape) {
@@ -157,8 +150,7 @@ uint64_t SumBytes(const MomentShape& shape) {
   const auto columns = static_cast<uint64_t>(shape.columns);
   const auto rows = static_cast<uint64_t>(shape.rows);
   return SumMatrix::NumBytes(shape.inputs()) + SumMatrix::NumBytes(shape.cross()) +
-         groups * (columns + 2 * rows) * sizeof(ExactSum) +
-         groups * (columns + rows) * static_cast<uint64_t>(shape.num_kept) * sizeof(float);
+         groups * (columns + 2 * rows) * sizeof(ExactSum);
 }
 
 }  // namespace bitpress::finetune

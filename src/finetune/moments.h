@@ -15,7 +15,6 @@
 #include "base/exact_sum.h"
 #include "base/spillable_array.h"
 #include "base/thread_pool.h"
-#include "finetune/kept_positions.h"
 #include "finetune/layer.h"
 #include "finetune/sum_matrix.h"
 
@@ -32,7 +31,6 @@ struct Moments {
   std::vector<double> input_sums;      // [groups, columns]
   std::vector<double> output_sums;     // [groups, rows]
   std::vector<double> output_squares;  // [groups, rows]
-  MomentRows kept;                     // empty unless MomentOptions::num_kept asks for them
 };
 
 // Positions with NaN, infinity or magnitudes from here on do not count. So no product or sum of a
@@ -44,7 +42,6 @@ struct MomentShape {
   int64_t groups = 0;
   int64_t rows = 0;  // 0: outputs are not observed
   int64_t columns = 0;
-  int64_t num_kept = 0;
 
   MatrixShape inputs() const { return {groups, columns, columns, true}; }
   MatrixShape cross() const { return {groups, rows, columns, false}; }
@@ -78,20 +75,16 @@ struct MomentSums {
   uint64_t num_terms = 0;  // terms of each sum of products
   SumMatrix inputs, cross;
   std::vector<ExactSum> input_sums, output_sums, output_squares;
-  KeptPositions kept;
 };
 
-// Turns the moments of y into those of y - bias, for outputs that contain a fixed bias. Kept
-// positions stay as they are, and moments without outputs too. REQUIRES: `bias` has one element for
-// each output.
+// Turns the moments of y into those of y - bias, for outputs that contain a fixed bias. Moments
+// without outputs stay as they are. REQUIRES: `bias` has one element for each output.
 void SubtractBias(const LinearLayer& layer, std::span<const float> bias, Moments& moments);
 
-// Adds the sums of `from` to those of `to`. Kept positions stay as they are. REQUIRES: both are of
-// the same layer.
+// Adds the sums of `from` to those of `to`. REQUIRES: both are of the same layer.
 void AddMoments(const Moments& from, Moments& to);
 
-// Returns the sums of both, without kept positions. REQUIRES: both are of the same
-// layer.
+// Returns the sums of both. REQUIRES: both are of the same layer.
 Moments SumOf(const Moments& a, const Moments& b);
 
 // Returns the bytes of Moments, and of MomentSums, of this shape.

@@ -24,17 +24,13 @@ constexpr size_t kTailBytes = 8 + 4;  // length of the description, checksum
 // Throws unless `bytes` can hold sums of this shape, so that no file makes anyone allocate much
 // more than its size.
 void CheckShape(const MomentsEntry& entry, uint64_t bytes) {
-  const auto [groups, rows, columns, num_kept] = entry.shape;
+  const auto [groups, rows, columns] = entry.shape;
   constexpr int64_t kMost = int64_t{1} << 24;
   constexpr double kMostSums = 0x1p50;
-  constexpr double kMostKeptFloats = 0x1p22;
   const double values = static_cast<double>(groups) * static_cast<double>(columns + rows);
-  const auto most_kept =
-      static_cast<double>(std::max(num_kept, entry.num_kept_to_validate.value_or(0)));
   const bool is_right = groups > 0 && columns > 0 && groups <= kMost && columns <= kMost &&
-                        rows <= kMost && values * static_cast<double>(columns) <= kMostSums &&
-                        values * most_kept <= kMostKeptFloats;
-  const uint64_t parts = entry.num_kept_to_validate ? 2 : 1;
+                        rows <= kMost && values * static_cast<double>(columns) <= kMostSums;
+  const uint64_t parts = entry.has_held_back ? 2 : 1;
   if (!is_right || parts * MomentSums::LeastBytes(entry.shape) > bytes) {
     FailDamaged("a layer is larger than its sums");
   }
@@ -94,7 +90,7 @@ MomentsWriter::MomentsWriter(const std::filesystem::path& path) : file_(path) {
 uint64_t MomentsWriter::Add(const MomentsEntry& entry, const LayerSums& sums) {
   ByteWriter writer;
   sums.learned.Write(writer);
-  if (entry.num_kept_to_validate) sums.held_back.Write(writer);
+  if (entry.has_held_back) sums.held_back.Write(writer);
   file_.Write(writer.bytes());
   const uint64_t length = writer.bytes().size();
   size_ += length;
@@ -120,11 +116,10 @@ uint64_t MomentsWriter::Commit(const MomentsOrigin& origin) {
     out.Compact(entry.layers.size());
     for (const std::string& layer : entry.layers) out.Text(layer);
     out.Text(entry.op_type);
-    for (const int64_t number :
-         {entry.shape.groups, entry.shape.rows, entry.shape.columns, entry.shape.num_kept,
-          entry.num_kept_to_validate ? *entry.num_kept_to_validate + 1 : 0}) {
+    for (const int64_t number : {entry.shape.groups, entry.shape.rows, entry.shape.columns}) {
       out.Compact(static_cast<uint64_t>(number));
     }
+    out.Number(uint8_t{entry.has_held_back});
     out.Compact(length);
     out.Number(checksum);
   }
@@ -203,7 +198,7 @@ void MomentsReader::ReadOrigin() {
   }
   origin_.samples = in.Number<uint64_t>();
   uint64_t begin = kHeadBytes;
-  constexpr size_t kLeastEntryBytes = 1 + 1 + 1 + 5 + 1 + 4;
+  constexpr size_t kLeastEntryBytes = 1 + 1 + 1 + 3 + 1 + 1 + 4;
   for (size_t left = in.Count(kLeastEntryBytes); left > 0; --left) ReadEntry(in, begin, end);
   in.ExpectEnd();
   if (begin != end) FailDamaged("its sums have another length");
@@ -220,8 +215,11 @@ void MomentsReader::ReadEntry(ByteReader& in, uint64_t& begin, uint64_t end) {
   entry.shape.groups = number();
   entry.shape.rows = number();
   entry.shape.columns = number();
-  entry.shape.num_kept = number();
-  if (const int64_t kept = number(); kept > 0) entry.num_kept_to_validate = kept - 1;
+  const auto has_held_back = in.Number<uint8_t>();
+  if (has_held_back > 1) {
+    in.FailDamaged(fmt::format("invalid value {} of 'has_held_back'", has_held_back));
+  }
+  entry.has_held_back = has_held_back == 1;
   Place place{begin, in.Compact(), 0};
   place.checksum = in.Number<uint32_t>();
   if (place.length > end - begin) in.FailDamaged("it ends too early");
@@ -246,11 +244,7 @@ LayerSums MomentsReader::Empty(size_t entry) const {
   const MomentsEntry& of = entries_[entry];
   LayerSums sums;
   sums.learned = {of.shape, ArrayPlace::kHeap};
-  if (of.num_kept_to_validate) {
-    MomentShape shape = of.shape;
-    shape.num_kept = *of.num_kept_to_validate;
-    sums.held_back = {shape, ArrayPlace::kHeap};
-  }
+  if (of.has_held_back) sums.held_back = {of.shape, ArrayPlace::kHeap};
   sums.split = origin_.split;
   return sums;
 }
@@ -275,7 +269,7 @@ void MomentsReader::Add(size_t entry, std::string_view bytes, LayerSums& sums,
   WithContext(NameOf(entry), [&] {
     ByteReader in(bytes, kFormat.kind);
     sums.learned.AddFrom(in, pool);
-    if (entries_[entry].num_kept_to_validate) sums.held_back.AddFrom(in, pool);
+    if (entries_[entry].has_held_back) sums.held_back.AddFrom(in, pool);
     in.ExpectEnd();
   });
 }

@@ -47,8 +47,7 @@ struct MomentsEntry {
   std::vector<std::string> layers;  // names of their weights
   std::string op_type;              // of the first
   MomentShape shape;
-  // Positions that are kept of the runs for validation; nothing: there are no such runs.
-  std::optional<int64_t> num_kept_to_validate;
+  bool has_held_back = false;  // LayerSums::held_back lies in the file, too
   bool operator==(const MomentsEntry&) const = default;
 };
 

@@ -38,9 +38,8 @@ class MomentsFileTest : public testing::Test {
     for (int64_t inputs = 70; inputs >= (has_second ? 5 : 70); inputs -= 65) {
       const LinearLayer layer = GemmLayer(inputs, 3);
       LayerSums sums;
-      const MomentOptions options{.num_kept = 4};
-      MomentAccumulator learned(layer, options);
-      MomentAccumulator held_back(layer, options);
+      MomentAccumulator learned(layer);
+      MomentAccumulator held_back(layer);
       for (uint64_t run = begin; run < end; ++run) {
         const auto x = RandomNormal(static_cast<size_t>(inputs * 6), static_cast<uint32_t>(run));
         const auto y = RandomNormal(3 * 6, static_cast<uint32_t>(run + 50));
@@ -52,8 +51,8 @@ class MomentsFileTest : public testing::Test {
       sums.held_back = held_back.Finish(RunInOrder());
       writer.Add({.layers = {"w" + std::to_string(inputs)},
                   .op_type = "Gemm",
-                  .shape = ShapeOf(layer, options),
-                  .num_kept_to_validate = 4},
+                  .shape = ShapeOf(layer),
+                  .has_held_back = true},
                  sums);
     }
     writer.Commit(origin);

@@ -283,7 +283,7 @@ TEST(Moments, HalvesOfARunAddUpToTheRun) {
   const auto moments_of = [&](PositionPart part) {
     MomentAccumulator accumulator(layer);
     accumulator.Add(std::vector<int64_t>{7, 6}, x.data(), std::vector<int64_t>{7, 2}, y.data(),
-                    RunInOrder(), {0, 0, part});
+                    RunInOrder(), {0, part});
     return accumulator.Finish(RunInOrder()).Finish();
   };
   const Moments all = moments_of(PositionPart::kAll);

@@ -6,7 +6,6 @@
 #include <cmath>
 #include <iterator>
 #include <map>
-#include <set>
 #include <string>
 #include <utility>
 
@@ -59,27 +58,14 @@ Model Simulated(Model model, plan::ResolvedPlan resolved, ThreadPool& pool) {
   return model;
 }
 
-Model QuantizedBefore(Model float_model, const plan::ResolvedPlan& resolved,
-                      const LinearLayer* first, bool with_activations_behind, ThreadPool& pool) {
-  std::set<std::string> nodes_before;
-  if (first != nullptr) {
-    const plan::NodeIndex index(float_model);
-    for (const graph::Node& node : float_model.AllNodes()) {
-      const std::string key = index.KeyOf(node);
-      if (key == first->node()) break;
-      nodes_before.insert(key);
-    }
-  }
-  plan::ResolvedPlan before = resolved;
-  for (plan::TensorPlan& row : before.plan.tensors) {
-    if (row.role == plan::Role::kActivation && with_activations_behind) continue;
-    row.is_graph_output = false;
-    std::erase_if(row.uses, [&](const auto& use) { return !nodes_before.contains(use.node); });
-  }
-  std::erase_if(before.plan.tensors, [](const plan::TensorPlan& row) {
-    return row.is_dynamic() || (row.uses.empty() && !row.is_graph_output);
+Model WithFloatWeights(Model float_model, const plan::ResolvedPlan& resolved,
+                       bool quantizes_activations, ThreadPool& pool) {
+  plan::ResolvedPlan kept = resolved;
+  std::erase_if(kept.plan.tensors, [&](const plan::TensorPlan& row) {
+    const bool is_kept = row.role == plan::Role::kActivation && quantizes_activations;
+    return !is_kept || row.is_dynamic() || (row.uses.empty() && !row.is_graph_output);
   });
-  return Simulated(std::move(float_model), std::move(before), pool);
+  return Simulated(std::move(float_model), std::move(kept), pool);
 }
 
 std::vector<std::span<const LinearLayer>> PassesOf(std::span<const std::vector<LinearLayer>> parts,

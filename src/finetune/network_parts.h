@@ -23,11 +23,10 @@ Layers TunableLayers(const graph::Model& float_model, const plan::ResolvedPlan& 
 // Returns the quantized model of a plan, with quantizers that compute in floats.
 graph::Model Simulated(graph::Model model, plan::ResolvedPlan resolved, ThreadPool& pool);
 
-// Returns the float model, but everything before `first` (null: nothing) is quantized; behind it,
-// if wanted, the activations. Constants are those of `float_model`.
-graph::Model QuantizedBefore(graph::Model float_model, const plan::ResolvedPlan& resolved,
-                             const LinearLayer* first, bool with_activations_behind,
-                             ThreadPool& pool);
+// Returns the float model, with quantizers of its activations if they are wanted, except those
+// whose scale is chosen at run time.
+graph::Model WithFloatWeights(graph::Model float_model, const plan::ResolvedPlan& resolved,
+                              bool quantizes_activations, ThreadPool& pool);
 
 // Cuts the parts of a network into passes of the samples.
 std::vector<std::span<const LinearLayer>> PassesOf(std::span<const std::vector<LinearLayer>> parts,

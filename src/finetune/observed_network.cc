@@ -98,7 +98,7 @@ ObservedNetwork::ObservedNetwork(const graph::Model& float_model,
       inputs_.emplace(std::pair(reading.node + layer.weight, reading.data_input), input);
       values.push_back(input);
       Describe(model_, input, type, in_bodies);
-      if (!ObservesOutputs(layer, options)) continue;
+      if (!layer.observes_outputs()) continue;
       values.push_back(reading.output);
       Describe(model_, reading.output, type, in_bodies);
     }

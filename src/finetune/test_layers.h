@@ -97,9 +97,9 @@ inline std::vector<float> ComputeGemm(const LinearLayer& layer, const std::vecto
 }
 
 inline Moments GemmMoments(const LinearLayer& layer, const std::vector<float>& x,
-                           const std::vector<float>& y, const MomentOptions& options = {}) {
+                           const std::vector<float>& y) {
   const int64_t count = static_cast<int64_t>(x.size()) / layer.columns;
-  MomentAccumulator accumulator(layer, options);
+  MomentAccumulator accumulator(layer);
   accumulator.Add(std::vector<int64_t>{count, layer.columns}, x.data(),
                   std::vector<int64_t>{count, layer.rows}, y.data(), RunInOrder());
   return accumulator.Finish(RunInOrder()).Finish();

@@ -1,4 +1,6 @@
 #include "graph/model.h"
+#include "graph/staged_model.h"
+#include "graph/stored_bytes.h"
 #include "graph/test_models.h"
 
 namespace bitpress::graph {
@@ -59,6 +61,26 @@ TEST(Deferred, ExternalData) {
   EXPECT_EQ(num_bytes, std::filesystem::file_size(folder / "m.onnx") +
                            std::filesystem::file_size(folder / "m.onnx.data"));
   EXPECT_EQ(Model::Load(folder / "m.onnx").Initializer("w").values<float>()[0], 5);
+}
+
+TEST(Deferred, TheSizeIsKnownBeforeAnythingIsComputed) {
+  Model model = FromText(kDeferredModel);
+  int num_runs = 0;
+  model.DeferInitializers(kTensors, [&] {
+    ++num_runs;
+    return Weights(5);
+  });
+  const TemporaryFolder folder;
+  for (const ExternalData external : {ExternalData::kIfNeeded, ExternalData::kAlways}) {
+    const std::filesystem::path path = folder / "sized.onnx";
+    num_runs = 0;
+    const uint64_t num_bytes = StagedModel::BytesOf(model, path, external);
+    EXPECT_EQ(num_runs, 0);
+    EXPECT_FALSE(std::filesystem::exists(path));
+    model.Save(path, external);
+    EXPECT_EQ(StoredBytes(path), num_bytes);
+    std::filesystem::remove(path);
+  }
 }
 
 TEST(Deferred, FailuresLeaveNoFile) {

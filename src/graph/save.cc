@@ -62,6 +62,11 @@ struct Encoded {
   std::vector<Piece> message;
   uint64_t message_bytes = 0;
   std::vector<ExternalPiece> external;
+
+  uint64_t num_bytes() const {
+    if (external.empty()) return message_bytes;
+    return message_bytes + external.back().offset + external.back().data.num_bytes;
+  }
 };
 
 void AppendVarint(std::string& out, uint64_t number) {
@@ -232,7 +237,21 @@ Encoded Encode(const ModelImpl& impl, const std::optional<std::string>& data_fil
        HumanBytes(encoded.message_bytes), HumanBytes(impl.max_message_bytes), advice);
 }
 
-uint64_t WriteExternal(AtomicFile& file, const std::vector<ExternalPiece>& pieces) {
+// Returns the pieces of a model as it is written, with external data where that is asked for or
+// needed.
+Encoded Encode(const ModelImpl& impl, const std::string& data_file, ExternalData external_data) {
+  std::optional<Encoded> encoded;
+  if (external_data == ExternalData::kIfNeeded) encoded = Encode(impl, std::nullopt);
+  if (!encoded || encoded->message_bytes > impl.max_message_bytes) {
+    encoded = Encode(impl, data_file);
+  }
+  if (encoded->message_bytes > impl.max_message_bytes) {
+    FailTooLarge(*encoded, impl, " even with its initializers in external data");
+  }
+  return *std::move(encoded);
+}
+
+void WriteExternal(AtomicFile& file, const std::vector<ExternalPiece>& pieces) {
   static constexpr char kZeros[kPageBytes] = {};
   Computed computed;
   uint64_t position = 0;
@@ -243,7 +262,6 @@ uint64_t WriteExternal(AtomicFile& file, const std::vector<ExternalPiece>& piece
     position = piece.offset + bytes.size();
     piece.data.Release();
   }
-  return position;
 }
 
 void WriteMessage(AtomicFile& file, const std::vector<Piece>& pieces) {
@@ -327,7 +345,7 @@ struct StagedModel::Impl {
       : target(std::move(path)), old_data(ReplacedDataFile(target)), durability(when_read) {}
 
   void Write(const Encoded& encoded, const std::string& data_name) {
-    num_bytes = encoded.message_bytes;
+    num_bytes = encoded.num_bytes();
     if (encoded.external.empty()) {
       file.emplace(target);
       WriteMessage(*file, encoded.message);
@@ -339,7 +357,7 @@ struct StagedModel::Impl {
     readable = folder->path() / target.filename();
     staged_data = folder->path() / PathOf(data_name);
     AtomicFile data(staged_data);
-    num_bytes += WriteExternal(data, encoded.external);
+    WriteExternal(data, encoded.external);
     data.Commit(durability);
     AtomicFile message(readable);
     WriteMessage(message, encoded.message);
@@ -386,19 +404,19 @@ struct StagedModel::Impl {
 StagedModel::StagedModel(const Model& model, const fs::path& path, ExternalData external_data,
                          Durability durability) {
   TranslateOwnErrors(fmt::format("cannot write '{}'", PathText(path)), [&] {
-    const ModelImpl& from = ModelAccess::Impl(model);
     const fs::path target = FollowLink(path);  // the files stand there
     const std::string data_file = FreeDataFileName(target);
-    std::optional<Encoded> encoded;
-    if (external_data == ExternalData::kIfNeeded) encoded = Encode(from, std::nullopt);
-    if (!encoded || encoded->message_bytes > from.max_message_bytes) {
-      encoded = Encode(from, data_file);
-    }
-    if (encoded->message_bytes > from.max_message_bytes) {
-      FailTooLarge(*encoded, from, " even with its initializers in external data");
-    }
+    const Encoded encoded = Encode(ModelAccess::Impl(model), data_file, external_data);
     impl_ = std::make_unique<Impl>(target, durability);
-    impl_->Write(*encoded, data_file);
+    impl_->Write(encoded, data_file);
+  });
+}
+
+uint64_t StagedModel::BytesOf(const Model& model, const fs::path& path,
+                              ExternalData external_data) {
+  return TranslateOwnErrors(fmt::format("cannot write '{}'", PathText(path)), [&] {
+    const std::string data_file = FreeDataFileName(FollowLink(path));
+    return Encode(ModelAccess::Impl(model), data_file, external_data).num_bytes();
   });
 }
 

@@ -33,6 +33,9 @@ class StagedModel {
   StagedModel(const Model& model, const std::filesystem::path& path,
               ExternalData external_data = ExternalData::kIfNeeded,
               Durability durability = Durability::kOnDisk);
+  // Returns num_bytes() of such a model, but writes and computes nothing.
+  static uint64_t BytesOf(const Model& model, const std::filesystem::path& path,
+                          ExternalData external_data = ExternalData::kIfNeeded);
   // Removes what was written, unless it was committed.
   ~StagedModel();
   StagedModel(const StagedModel&) = delete;

@@ -77,6 +77,11 @@ QuantConfig ReadConfig(const json& object, const std::string& where) {
     if (!reader.Has(key.c_str())) continue;
     WithContext(where, [&] { ApplySetting(config, key, SettingText(reader, object, key)); });
   }
+  for (const auto& [removed, value] : RemovedSettings()) {
+    const std::string key(removed);
+    if (!reader.Has(key.c_str()) || reader.Text(key.c_str()) == value) continue;
+    WithContext(where, [&] { FindSetting(key); });
+  }
   if (reader.Has("rules")) {
     size_t number = 0;
     for (const json& rule : reader.Array("rules")) {

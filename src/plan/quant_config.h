@@ -14,6 +14,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "formats/format_spec.h"
@@ -126,8 +127,12 @@ struct Setting {
 };
 // Returns all settings.
 std::span<const Setting> AllSettings();
-// Returns a setting. Throws Error(kInvalidArgument) with the nearest key.
+// Returns a setting. Throws Error(kInvalidArgument) with the nearest key, or because the setting is
+// gone.
 const Setting& FindSetting(std::string_view key);
+// Returns the settings that are gone, each with the value that it had by default. Files may have
+// them with that value, which means what happens without them.
+std::span<const std::pair<std::string_view, std::string_view>> RemovedSettings();
 
 // Applies one setting. Throws Error(kInvalidArgument) naming the key, with the nearest key or the
 // allowed values.

@@ -193,6 +193,17 @@ TEST(Settings, DefaultsAreReadBackAndTold) {
   }
 }
 
+// Plans of before have all settings, those that are gone too.
+TEST(Settings, ThoseThatAreGoneAreReadWithTheirDefault) {
+  for (const auto& [key, value] : RemovedSettings()) {
+    const auto read = [key = key](std::string_view text) {
+      ConfigFromJson(fmt::format(R"({{"name":"old","{}":"{}"}})", key, text));
+    };
+    EXPECT_NO_THROW(read(value));
+    EXPECT_THAT(MessageOf([&] { read("7"); }), HasSubstr(fmt::format("'{}' is gone", key)));
+  }
+}
+
 TEST(Settings, AreAboutASideALayerOrTheModel) {
   const auto scope_of = [](std::string_view key) { return FindSetting(key).scope; };
   for (const char* key : {"weights", "weight_range", "integer_kernels", "short_axis", "biases"}) {

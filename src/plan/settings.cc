@@ -400,7 +400,21 @@ std::span<const Setting> AllSettings() {
   return settings;
 }
 
+std::span<const std::pair<std::string_view, std::string_view>> RemovedSettings() {
+  using Row = std::pair<std::string_view, std::string_view>;
+  static constexpr std::array kRemoved{Row{"finetune_activation", "0"},
+                                       Row{"finetune_groups", "1"}};
+  return kRemoved;
+}
+
 const Setting& FindSetting(std::string_view key) {
+  for (const auto& [removed, value] : RemovedSettings()) {
+    if (key != removed) continue;
+    Fail(ErrorCode::kInvalidArgument,
+         "setting '{}' is gone, because it gained too little: leave it out, which is what its "
+         "default {} meant",
+         key, value);
+  }
   std::vector<std::string> keys;
   for (const Setting& setting : AllSettings()) {
     if (setting.key == key) return setting;

@@ -11,6 +11,7 @@
 #include "base/thread_pool.h"
 #include "calibrate/shrink_file.h"
 #include "data/kept_samples.h"
+#include "graph/staged_model.h"
 #include "ops/multiply_adds.h"
 #include "plan/target_profile.h"
 #include "tasks/cache_scales.h"
@@ -49,7 +50,7 @@ void Finetune(ResolvedModel& quantized, const QuantizeOptions& options, ThreadPo
 }
 
 // Applies the plan to the model and writes it. With a guard, activations become float until the
-// file is no larger than the float one.
+// file is no larger than the float one. Its size is known before a weight is computed.
 void Write(graph::Model& model, plan::ResolvedPlan& resolved, const emit::ApplyOptions& apply,
            const QuantizeOptions& options, ThreadPool& pool, QuantizeReport& report) {
   // Only small networks get larger by quantizers, so that a copy takes little memory. In tiny ones
@@ -68,35 +69,31 @@ void Write(graph::Model& model, plan::ResolvedPlan& resolved, const emit::ApplyO
   const double num_products = ops::CountProducts(model);
   std::optional<graph::Model> original;
   if (may_shrink) original = model.Clone();
+  const auto external_data =
+      options.has_external_data ? graph::ExternalData::kAlways : graph::ExternalData::kIfNeeded;
   for (;;) {
     report.transform = emit::ApplyPlan(model, resolved, apply, pool, options.progress);
     report.output_parts = graph::MeasureParts(model);
     // Every runtime infers the descriptions of inner values. A file does not grow by them.
     if (report.output_parts.all > room) model.DropDescriptions();
-    const auto accepts = [&](uint64_t num_bytes) {
-      return !original || num_bytes <= room ||
-             calibrate::ShrinkFile(resolved, *original, num_bytes - room) == 0;
-    };
-    WrittenModel written =
-        WriteModel(std::move(model),
-                   {.output = options.output,
-                    .given = options.model,
-                    .external_data = options.has_external_data ? graph::ExternalData::kAlways
-                                                               : graph::ExternalData::kIfNeeded,
-                    .is_checked = options.is_checked,
-                    .samples = options.samples,
-                    .num_products = num_products,
-                    .wanted_db = WantedDb(resolved.plan),
-                    .accepts = accepts,
-                    .progress = options.progress});
-    if (written.is_accepted) {
-      report.output_bytes = written.num_bytes;
-      report.target = std::move(written.target);
-      report.why_not_checked = std::move(written.why_not_checked);
-      return;
-    }
+    if (!original) break;
+    const uint64_t num_bytes = graph::StagedModel::BytesOf(model, options.output, external_data);
+    if (num_bytes <= room) break;
+    if (calibrate::ShrinkFile(resolved, *original, num_bytes - room) == 0) break;
     model = original->Clone();
   }
+  original.reset();
+  WrittenModel written = WriteModel(std::move(model), {.output = options.output,
+                                                       .given = options.model,
+                                                       .external_data = external_data,
+                                                       .is_checked = options.is_checked,
+                                                       .samples = options.samples,
+                                                       .num_products = num_products,
+                                                       .wanted_db = WantedDb(resolved.plan),
+                                                       .progress = options.progress});
+  report.output_bytes = written.num_bytes;
+  report.target = std::move(written.target);
+  report.why_not_checked = std::move(written.why_not_checked);
 }
 
 QuantizeReport QuantizeOnce(const QuantizeOptions& options) {

@@ -234,10 +234,8 @@ finetune::FinetuneOptions FinetuneOptionsFor(const plan::QuantConfig& config,
   finetune.gather.hold_back_every = static_cast<size_t>(settings.hold_back_every);
   finetune.gather.num_positions = settings.num_positions;
   finetune.gather.seed = static_cast<uint64_t>(settings.seed);
-  finetune.gather.num_kept = settings.num_kept;
   finetune.gather.memory_limit = static_cast<uint64_t>(settings.memory_mb) * 1'000'000;
   finetune.gather.is_spilled = settings.spills;
-  finetune.num_groups = static_cast<size_t>(settings.num_groups);
   finetune.op_types = settings.op_types;
   finetune.adds_biases = settings.adds_biases;
   finetune.num_steps = static_cast<size_t>(settings.num_steps);

@@ -100,8 +100,7 @@ nlohmann::ordered_json ToJson(const MomentsSummary& summary) {
                       {"op_type", entry.op_type},
                       {"groups", entry.shape.groups},
                       {"outputs", entry.shape.rows},
-                      {"inputs", entry.shape.columns},
-                      {"kept_positions", entry.shape.num_kept}});
+                      {"inputs", entry.shape.columns}});
   }
   return {{"bitpress_moments", 1},
           {"model", summary.origin.model_name},

@@ -97,8 +97,6 @@ WrittenModel WriteModel(graph::Model model, const WriteModelOptions& options) {
   graph::StagedModel staged(model, options.output, options.external_data);
   { const graph::Model gone = std::move(model); }
   written.num_bytes = staged.num_bytes();
-  written.is_accepted = !options.accepts || options.accepts(written.num_bytes);
-  if (!written.is_accepted) return written;
   if (options.is_checked) {
     if (options.progress) options.progress("check", 0, 1);
     try {

@@ -4,7 +4,6 @@
 
 #include <cstdint>
 #include <filesystem>
-#include <functional>
 #include <optional>
 #include <string>
 
@@ -27,15 +26,11 @@ struct WriteModelOptions {
   data::SampleSpec samples = {};
   double num_products = 0;              // as ops::CountProducts has them; 0: not known
   double wanted_db = deploy::kLeastDb;  // what the outputs should reach (WantedDb)
-  // Called with the number of bytes before the check. If it returns false, nothing is left of the
-  // model. Empty: every size is right.
-  std::function<bool(uint64_t)> accepts = {};
-  ProgressSink progress = {};  // may be empty
+  ProgressSink progress = {};           // may be empty
 };
 
 struct WrittenModel {
-  bool is_accepted = true;  // false: options.accepts refused it
-  uint64_t num_bytes = 0;   // size of the files, external data included
+  uint64_t num_bytes = 0;  // size of the files, external data included
   // The result of the check. Nothing if no check was asked for, or if it was not possible.
   std::optional<deploy::TargetReport> target;
   // The reason why the model was not checked although that was asked for; empty otherwise.

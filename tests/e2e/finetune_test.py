@@ -188,16 +188,6 @@ def test_some_positions_are_enough(conv):
     assert conv.bytes(f"{some} --finetune-option FixedSeed=5") != conv.bytes(some)
 
 
-@pytest.mark.parametrize("config, numbers", [("MX4", [1, 2, 99]), ("XINT8", [1, 2])])
-def test_groups_learn_one_behind_the_other(config, numbers, conv):
-    grouped = [f"--config {config} --finetune gptq --set finetune_groups={number}" for number in numbers]
-    for options in grouped:
-        conv.check(options)
-        assert conv.sqnr(options) > conv.sqnr(f"--config {config}")
-    for one, other in zip(grouped, grouped[1:]):
-        assert (conv.outputs(one) != conv.outputs(other)).any()
-
-
 def test_integer_weights_hold_the_learned_scales(conv):
     def scales(options):
         return {tensor.name: numpy_helper.to_array(tensor) for tensor in onnx.load(conv.quantized(options)).graph.initializer
@@ -280,14 +270,6 @@ def test_half_weights(options, half):
     tuned = f"--as-is {options} --finetune adaquant"
     half.check(tuned)
     assert half.sqnr(tuned) > half.sqnr(f"--as-is {options}") + 0.5
-
-
-def test_the_activation_function_in_the_loss(conv):
-    behind = "--config MX4 --finetune adaquant --set finetune_activation=400"
-    assert conv.sqnr(behind) > conv.sqnr("--config MX4") + 0.5
-    assert conv.bytes(f"{behind} --threads 1") == conv.bytes(behind)
-    spilled = f"{behind} --set finetune_memory=1 --set finetune_spill=true"
-    np.testing.assert_array_equal(conv.outputs(spilled), conv.outputs(behind))
 
 
 def test_a_killed_run_goes_on(tmp_path, program, bitpress):

@@ -76,12 +76,11 @@ def heads(own_biases=False):
 
 
 MX4, INT4 = ["--config", "MX4"], ["--config", "INT8", "--weights", "int4"]
-GROUPS = [*MX4, "--set", "finetune_groups=2"]
 
 
 @pytest.mark.parametrize("recipe, options", [
-    ("gptq", MX4), ("gptq", INT4), ("gptq", ["--config", "INT4_WEIGHTS"]), ("gptq", GROUPS), ("adaquant", MX4), ("adaquant", INT4),
-    ("adaquant", GROUPS)], ids=lambda value: value if isinstance(value, str) else " ".join(value))
+    ("gptq", MX4), ("gptq", INT4), ("gptq", ["--config", "INT4_WEIGHTS"]), ("adaquant", MX4), ("adaquant", INT4)],
+    ids=lambda value: value if isinstance(value, str) else " ".join(value))
 def test_a_weight_learns_from_all_who_read_it(recipe, options, folder, tmp_path, bitpress, run_model):
     text, gain = compare(heads(), [*options, "--finetune", recipe], folder, tmp_path, bitpress, run_model)
     assert re.search("fine-tuned: +2 of 2 layers", text)

@@ -24,12 +24,12 @@ def digest(path):
     return hashlib.sha256(Path(path).read_bytes()).hexdigest()
 
 
-# Activations that stay float share moments, INT8 needs statistics and a guard, and finetune_activation keeps positions.
+# Activations that stay float share moments, INT8 needs statistics and a guard, and finetune_positions chooses by the run's number.
 CONFIGURATIONS = {
     "MX6": "--config MX6 --finetune gptq",
     "INT8": "--config INT8 --finetune adaquant",
     "weights": "--config MXFP4E2M1 --activations none --finetune gptq+bias_correction",
-    "kept": "--config MX4 --finetune adaquant --set finetune_activation=40 --set finetune_positions=50 --set finetune_seed=3",
+    "positions": "--config MX4 --finetune adaquant --set finetune_positions=50 --set finetune_seed=3",
     "passes": "--config MX6 --finetune bias_correction --set finetune_memory=1",
 }
 
@@ -65,7 +65,7 @@ def test_parts_have_the_bytes_of_one_process(name, conv_path, photos, tmp_path, 
 # Few samples are divided into halves, and one sample into the halves of its positions.
 @pytest.mark.parametrize("count", [1, 5])
 def test_few_samples(count, conv_path, photos, tmp_path, bitpress):
-    arguments = CONFIGURATIONS["kept"]
+    arguments = CONFIGURATIONS["positions"]
     samples = ["--samples", count]
     bitpress.ok("quantize", conv_path, *arguments.split(), "--data", photos, *samples, "-o", tmp_path / "one.onnx")
     tune_in_parts(bitpress, conv_path, photos, tmp_path / "parts", arguments, count, 2, samples)
@@ -104,8 +104,6 @@ def test_what_does_not_fit_is_one_error(conv_path, photos, tmp_path, bitpress):
     assert "both have sample 0" in bitpress.error("merge", part, part, "-o", tmp_path / "sum.bpm")
     awq = ["--config", "MX6", "--activations", "none", "--finetune", "awq", "--data", photos]
     assert "cannot be divided" in bitpress.error("moments", conv_path, *awq, "-o", tmp_path / "x.bpm")
-    groups = [*shared, "--set", "finetune_groups=2"]
-    assert "cannot be divided" in bitpress.error("moments", conv_path, *groups, "-o", tmp_path / "x.bpm")
     assert "learns nothing" in bitpress.error("moments", conv_path, "--config", "MX6", "--data", photos, "-o", tmp_path / "x.bpm")
     bitpress.ok("moments", conv_path, *shared, "--samples", "20", "--shard", "2/2", "-o", tmp_path / "other.bpm")
     assert "parts of 32 samples and of 20" in bitpress.error("merge", part, tmp_path / "other.bpm", "-o", tmp_path / "sum.bpm")

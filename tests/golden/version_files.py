@@ -46,7 +46,7 @@ CALIBRATIONS = {  # what -> (float model, arguments of calibrate)
 
 EVALUATIONS = {"outputs": ("float.onnx", [])}  # what -> (float model, arguments of evaluate)
 MOMENTS = {  # what -> (float model, arguments of moments)
-    "sums": ("float.onnx", ["--as-is", "--config", "MX6", "--finetune", "gptq", "--set", "finetune_activation=3"]),
+    "sums": ("float.onnx", ["--as-is", "--config", "MX6", "--finetune", "gptq"]),
 }
 
 
