@@ -63,4 +63,9 @@ size_t NameAllAxes(Model& model);
 // of attributes.
 size_t RemoveAddedAttributes(const Model& given, Model& model);
 
+// Sorts what ONNX lists in no order and ONNX Runtime in that of its hash tables, which every system
+// has its own of: attributes, operator sets, metadata, functions and descriptions of values by
+// name, initializers by the first node that reads them, those that none reads last and by name.
+void PutInOrder(Model& model);
+
 }  // namespace bitpress::graph

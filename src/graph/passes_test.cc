@@ -327,6 +327,43 @@ agraph (float[N,4] x) => (float[N,4] y) {{
   EXPECT_EQ(RemoveAddedAttributes(given, model), 0U);
 }
 
+// A model whose lists are in the given order.
+Model WithListsInOrder(const std::string& attributes, const std::string& weights,
+                       const std::string& body_weights) {
+  return FromText(fmt::format(R"(<ir_version: 8, opset_import: ["" : 17]>
+    g (float[1,1,4,4] x, bool c) => (float[1,1,2,2] y) <{1}> {{
+      a = Conv <{0}> (x, w)
+      y = If (c) <
+        then_branch = p () => (float[1,1,2,2] t) <{2}> {{ s = Add (a, r)  t = Mul (s, q) }},
+        else_branch = q () => (float[1,1,2,2] f) {{ f = Mul (a, b) }}>
+    }})",
+                              attributes, weights, body_weights));
+}
+
+TEST(PutInOrder, ListsFollowNamesAndFirstUses) {
+  Model model = WithListsInOrder("strides = [2, 2], kernel_shape = [1, 1]",
+                                 "float[1] z = {9.0}, float[1] b = {8.0}, float[1,1,1,1] w = {7.0}",
+                                 "float[1] q = {2.0}, float[1] r = {1.0}");
+  Model same = WithListsInOrder("kernel_shape = [1, 1], strides = [2, 2]",
+                                "float[1] b = {8.0}, float[1,1,1,1] w = {7.0}, float[1] z = {9.0}",
+                                "float[1] r = {1.0}, float[1] q = {2.0}");
+  EXPECT_NE(model.Fingerprint(), same.Fingerprint());
+  PutInOrder(model);
+  PutInOrder(same);
+  EXPECT_EQ(model.Serialize(), same.Serialize());
+  EXPECT_EQ(model.Fingerprint(), same.Fingerprint());
+
+  EXPECT_THAT(model.Nodes()[0].AttributeNames(), ElementsAre("kernel_shape", "strides"));
+  EXPECT_THAT(model.InitializerNames(), ElementsAre("w", "b", "z"));
+  EXPECT_EQ(model.Initializer("w").values<float>()[0], 7);
+  EXPECT_EQ(model.Initializer("z").values<float>()[0], 9);
+  const onnx::ModelProto proto = ToProto(model);
+  const auto& constants = proto.graph().node(1).attribute(1).g().initializer();
+  ASSERT_EQ(constants.size(), 2);
+  EXPECT_EQ(constants[0].name(), "r");
+  EXPECT_EQ(constants[1].name(), "q");
+}
+
 TEST(NameNodes, AfterTheirOutputsWhereAnotherHasTheName) {
   Model model = FromText(R"(<ir_version: 8, opset_import: ["" : 17]>
     g (float[2] x, bool c) => (float[2] y) {

@@ -13,6 +13,7 @@
 #include "base/paths.h"
 #include "base/scratch_folder.h"
 #include "base/system_error.h"
+#include "graph/clean_up.h"
 #include "runtime/observers.h"
 #include "runtime/session.h"
 
@@ -130,8 +131,11 @@ graph::Model LoadOptimized(const std::filesystem::path& model,
   const ScratchFolder folder;
   const std::filesystem::path optimized = folder.path() / "optimized.onnx";
   optimize(model, optimized);
-  return WithContext(fmt::format("'{}' after ONNX Runtime optimized it", PathText(model)),
-                     [&] { return graph::Model::Load(optimized); });
+  return WithContext(fmt::format("'{}' after ONNX Runtime optimized it", PathText(model)), [&] {
+    graph::Model loaded = graph::Model::Load(optimized);
+    graph::PutInOrder(loaded);
+    return loaded;
+  });
 }
 
 }  // namespace bitpress::runtime

@@ -45,8 +45,9 @@ void OptimizeAs(Optimization level, const std::filesystem::path& model,
                 const std::filesystem::path& out,
                 const std::filesystem::path& operator_library = {});
 
-// Returns the model that `optimize(from, to)`, one of the functions above, makes of a file. Uses a
-// temporary folder, which is gone at the end. Throws Error naming the file.
+// Returns the model that `optimize(from, to)`, one of the functions above, makes of a file, with
+// its lists in an order that is the same on every system. Uses a temporary folder, which is gone at
+// the end. Throws Error naming the file.
 graph::Model LoadOptimized(const std::filesystem::path& model,
                            const std::function<void(const std::filesystem::path& from,
                                                     const std::filesystem::path& to)>& optimize);

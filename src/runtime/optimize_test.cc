@@ -3,9 +3,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <string>
+#include <vector>
 
 #include "base/atomic_file.h"
 #include "runtime/session.h"
@@ -126,6 +128,25 @@ TEST(OptimizeBasic, ExternalDataMovesToTheOutput) {
   EXPECT_THAT(ExpectError(ErrorCode::kInvalidArgument,
                           [&] { OptimizeBasic(in / "external.onnx", out / "out.onnx"); }),
               HasSubstr("out.onnx.data' exists"));
+}
+
+TEST(LoadOptimized, ListsAreInAnOrderOfTheirOwn) {
+  const graph::Model model =
+      LoadOptimized(TestModel("clean_up.onnx"),
+                    [](const auto& from, const auto& to) { OptimizeBasic(from, to); });
+  size_t num_attributes = 0;
+  std::vector<std::string> read;
+  for (const graph::Node& node : model.Nodes()) {
+    const std::vector<std::string> names = node.AttributeNames();
+    EXPECT_TRUE(std::ranges::is_sorted(names)) << node.Describe();
+    num_attributes = std::max(num_attributes, names.size());
+    for (size_t i = 0; i < node.num_inputs(); ++i) {
+      if (model.IsInitializer(node.input(i))) read.push_back(node.input(i));
+    }
+  }
+  EXPECT_GE(num_attributes, 3U);
+  EXPECT_GE(read.size(), 3U);
+  EXPECT_EQ(model.InitializerNames(), read);
 }
 
 TEST(OptimizeAs, GivesTheOutputsOfADefaultSession) {
