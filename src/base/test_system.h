@@ -24,8 +24,9 @@ inline bool IsWine() {
 #endif
 }
 
-// Makes a symbolic link, and returns whether it could: Wine makes none.
+// Makes a symbolic link, and returns whether it could. Wine makes some that lead nowhere.
 inline bool MakeLink(const std::filesystem::path& target, const std::filesystem::path& link) {
+  if (IsWine()) return false;
   std::error_code error;
   if (std::filesystem::is_directory(link.parent_path() / target, error)) {
     std::filesystem::create_directory_symlink(target, link, error);

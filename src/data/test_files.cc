@@ -152,7 +152,7 @@ void WriteZip(const std::filesystem::path& path,
               const std::vector<std::pair<std::string, std::string>>& members) {
   std::filesystem::create_directories(path.parent_path());
   int code = 0;
-  zip_t* const zip = zip_open(path.c_str(), ZIP_CREATE | ZIP_TRUNCATE, &code);
+  zip_t* const zip = zip_open(PathText(path).c_str(), ZIP_CREATE | ZIP_TRUNCATE, &code);
   ASSERT_NE(zip, nullptr) << code;
   for (const auto& [name, bytes] : members) {
     zip_source_t* const source = zip_source_buffer(zip, bytes.data(), bytes.size(), 0);

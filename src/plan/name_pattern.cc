@@ -1,5 +1,6 @@
 #include "plan/name_pattern.h"
 
+#include <limits>
 #include <string_view>
 #include <utility>
 
@@ -8,9 +9,14 @@
 namespace bitpress::plan {
 namespace {
 
-// Backtracking takes up to 160 bytes of stack for each character of the name and each state of the
-// pattern, of which there are about as many as characters: 2.6 MB of the usual 8 MB.
+// Backtracking of libstdc++ takes up to 160 bytes of stack for each character of the name and each
+// state of the pattern, of which there are about as many as characters: 2.6 MB of the usual 8 MB.
+// That of libc++ is on the heap.
+#ifdef __GLIBCXX__
 constexpr size_t kMostSteps = 1 << 14;
+#else
+constexpr size_t kMostSteps = std::numeric_limits<size_t>::max();
+#endif
 
 std::regex Compile(const std::string& pattern) {
   try {
@@ -22,7 +28,7 @@ std::regex Compile(const std::string& pattern) {
 }
 
 // Compiles a pattern for the search that follows all ways through it at once. That is slower, and
-// its stack does not grow with the name. Only libstdc++ has it.
+// its stack does not grow with the name. Only libstdc++ has it, and needs it.
 std::optional<std::regex> CompileBreadthFirst([[maybe_unused]] const std::string& pattern) {
 #ifdef __GLIBCXX__
   try {
@@ -109,9 +115,14 @@ bool NamePattern::MeansOneOf(const std::vector<std::string>& names) const {
 
 bool NamePattern::Matches(const std::string& name) const {
   if (name.size() <= kMostSteps / (pattern_.size() + 1)) {
-    return std::regex_match(name, backtracking_);
+    try {
+      return std::regex_match(name, backtracking_);
+    } catch (const std::regex_error&) {
+      // libc++ counts the steps.
+    }
+  } else if (breadth_first_) {
+    return std::regex_match(name, *breadth_first_);
   }
-  if (breadth_first_) return std::regex_match(name, *breadth_first_);
   constexpr size_t kShown = 60;
   Fail(ErrorCode::kInvalidArgument,
        "the name '{}...' has {} characters, too many for the regular expression '{}'; write one "

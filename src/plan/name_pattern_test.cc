@@ -63,9 +63,13 @@ TEST(NamePattern, LongNamesMatchToo) {
     EXPECT_TRUE(NamePattern(pattern).Matches(name)) << pattern;
     EXPECT_FALSE(NamePattern(pattern + std::string("!")).Matches(name)) << pattern;
   }
+#ifdef __GLIBCXX__
   EXPECT_THAT(PatternErrorOf("(.*)_\\1", name),
               AllOf(HasSubstr("100000 characters"), HasSubstr("'(.*)_\\1'")));
   EXPECT_LT(PatternErrorOf("(.*)_\\1", name).size(), 400u);
+#else
+  EXPECT_FALSE(NamePattern("(.*)_\\1").Matches(name));
+#endif
 }
 
 // Long patterns go the other way as well; both ways must agree.

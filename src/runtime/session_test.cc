@@ -336,7 +336,7 @@ TEST(SessionError, OperatorMissingFromTheLibraryIsNamed) {
                           }),
               testing::AllOf(HasSubstr("no operator com.amd.quark:MXQuantizeDequantize, needed by "
                                        "MXQuantizeDequantize 'quantize_h'; '"),
-                             HasSubstr("fake_old_ort.so' does not have it")));
+                             HasSubstr(BITPRESS_FAKE_OLD_ORT "' does not have it")));
 }
 
 TEST(SessionError, OperatorLibrary) {

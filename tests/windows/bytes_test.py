@@ -134,3 +134,36 @@ def test_what_is_learned(recipe, config, network, both, tmp_path):
     folder = network("transformer")
     both("quantize", folder / "model.onnx", "-o", tmp_path / "out" / "m.onnx", "--config", config, "--data", folder / "samples",
          "--finetune", recipe, "--check", "off", "--verbose")
+
+
+@pytest.mark.windows
+def test_commands_that_measure_and_work_in_parts(network, both, tmp_path):
+    model, samples = network("transformer") / "model.onnx", network("transformer") / "samples"
+    output, parts = tmp_path / "out", tmp_path / "parts"
+    parts.mkdir()
+
+    def kept(name):
+        return shutil.copy(output / name, parts / name)
+    both("quantize", model, "-o", output / "m.onnx", "--config", "INT8", "--data", samples, "--check", "off")
+    quantized = kept("m.onnx")
+    measured = [quantized, "--reference", model, "--data", samples]
+    both("report", *measured, "-o", output / "page.html", "--json", output / "page.json")
+    both("sensitivity", model, "--candidates", "mx6,mxint8", "--data", samples, "--method", "both", "-o", output / "s.json")
+    both("search", model, "--candidates", "mx9,mx6,mx4", "--data", samples, "--target", "sqnr>=20", "-o", output / "plan.json")
+    both("autotune", model, "-o", output / "a.onnx", "--data", samples)
+    tuning = [model, "--config", "MX6", "--finetune", "gptq"]
+    for part in ("1", "2"):
+        both("evaluate", *measured, "--shard", f"{part}/2", "-o", output / f"{part}.bpe")
+        kept(f"{part}.bpe")
+        both("moments", *tuning, "--data", samples, "--shard", f"{part}/2", "-o", output / f"{part}.bpm")
+        kept(f"{part}.bpm")
+    both("merge", parts / "1.bpe", parts / "2.bpe", "-o", output / "all.bpe", "--json", output / "all.json")
+    both("merge", parts / "1.bpm", parts / "2.bpm", "-o", output / "all.bpm")
+    moments = kept("all.bpm")
+    for part in ("1", "2"):
+        both("tune", *tuning, "--moments", moments, "--layers", f"{part}/2", "-o", output / f"{part}.journal")
+        kept(f"{part}.journal")
+    both("merge", parts / "1.journal", parts / "2.journal", "-o", output / "q.onnx.journal")
+    both("quantize", model, "-o", output / "m.onnx", "--config", "INT8", "--finetune", "adaquant", "--set", "finetune_memory=1",
+         "--data", samples, "--check", "off")
+    both("unpack", quantized, "-o", output / "float.onnx", "--check", "off")

@@ -2,7 +2,7 @@
 
 #include <windows.h>
 
-#include <bit>
+#include <atomic>
 #include <cstdint>
 
 #include "base/error.h"
@@ -36,10 +36,11 @@ MappedMemory::MappedMemory(size_t size) {
   if (size == 0) return;
   std::error_code error;
   const std::filesystem::path folder = std::filesystem::temp_directory_path(error);
-  // The file goes with its mapping. In memory it is as long as there is room.
+  // The file goes with its mapping. In memory it is as long as there is room. An address is no
+  // name: what lay there may have moved on, with its file.
+  static std::atomic<uint64_t> num_files = 0;
   const std::filesystem::path path =
-      folder /
-      fmt::format("bitpress-{}-{:x}", ::GetCurrentProcessId(), std::bit_cast<uintptr_t>(this));
+      folder / fmt::format("bitpress-{}-{}", ::GetCurrentProcessId(), num_files++);
   const SystemFile file(reinterpret_cast<intptr_t>(::CreateFileW(
       SystemPath(path).c_str(), GENERIC_READ | GENERIC_WRITE | DELETE, kShareAll, nullptr,
       CREATE_NEW, FILE_ATTRIBUTE_TEMPORARY | FILE_FLAG_DELETE_ON_CLOSE, nullptr)));
