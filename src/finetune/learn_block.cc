@@ -18,9 +18,6 @@ namespace {
 // square.
 constexpr double kWeightRate = 0.05;
 constexpr double kBiasRate = 0.01;
-// A block that does not gain with these rates learns again with this part of them: the last layers
-// of a network have few outputs, and soon know the training samples by heart.
-constexpr double kSlower = 0.3;
 // A block that gains less than this stays as rounded.
 constexpr double kMostBlockError = 0.98;
 // The state is validated so often while it learns.
@@ -59,7 +56,10 @@ class AdamMoments {
 class LearningWeight {
  public:
   LearningWeight(BlockWeight& weight, ThreadPool& pool)
-      : weight_(weight), moves_(weight.wanted.size()), steps_(weight.wanted.size()), moments_(0) {
+      : weight_(weight),
+        moves_(weight.wanted.size()),
+        steps_(weight.wanted.size()),
+        moments_(weight.learns ? weight.wanted.size() : 0) {
     ForElements(pool, [&](size_t i) {
       steps_[i] = static_cast<float>(weight_.grid.StepAt(i, double{weight_.wanted[i]}));
     });
@@ -86,9 +86,6 @@ class LearningWeight {
       moves_[i] = static_cast<float>(std::clamp(move, -0.5, 0.5));
     });
   }
-
-  // Forgets the steps that were taken; the moves stay.
-  void Restart() { moments_ = AdamMoments(weight_.learns ? moves_.size() : 0); }
 
   BlockWeight& weight() const { return weight_; }
   std::vector<float>& moves() { return moves_; }
@@ -141,7 +138,9 @@ class BlockLearner {
                const LearnBlockOptions& options, ThreadPool& pool)
       : block_(block), samples_(samples), options_(options), pool_(pool) {
     for (BlockWeight& weight : weights) weights_.emplace_back(weight, pool);
-    for (const std::string& name : biases) biases_.emplace_back().name = name;
+    for (const std::string& name : biases) {
+      biases_.push_back({name, 0, AdamMoments(block.Constant(name).size())});
+    }
     RoundAll();
     batches_.emplace(block, samples);
   }
@@ -150,33 +149,13 @@ class BlockLearner {
     LearnedBlock learned;
     learned.before = learned.after = MeasureBoth();
     SetBiasRates();
-    first_ = Present();
-    for (const double pace : {1.0, kSlower}) {
-      Learn(pace, learned);
-      if (!learned.is_better) continue;
-      Store(learned);
-      learned.after = MeasureBoth();
-      break;
-    }
-    return learned;
-  }
-
- private:
-  // Takes all steps, at this part of the rates, and goes to the best state, or back to the first
-  // one if that is not much better.
-  void Learn(double pace, LearnedBlock& learned) {
-    for (LearningWeight& weight : weights_) weight.Restart();
-    for (LearningBias& bias : biases_) {
-      bias.moments = AdamMoments(block_.Constant(bias.name).size());
-    }
-    best_ = first_;
-    learned.best_step = 0;
+    Keep();
     double least = learned.before.validation;
     std::mt19937_64 random(options_.seed);
     std::vector<size_t> order;
     for (size_t step = 0; step < options_.num_steps; ++step) {
       const std::vector<size_t> runs = NextRuns(order, random);
-      const double loss = LearnStep(batches_->Read(runs, random), step, pace);
+      const double loss = LearnStep(batches_->Read(runs, random), step);
       if (options_.progress) options_.progress(step + 1, loss);
       const bool is_last = step + 1 == options_.num_steps;
       const size_t every = std::max<size_t>(1, options_.num_steps / kNumValidations);
@@ -185,13 +164,21 @@ class BlockLearner {
       if (error < least) {
         least = error;
         learned.best_step = step + 1;
-        best_ = Present();
+        Keep();
       }
     }
+    TakeBack();
     learned.is_better = least < kMostBlockError * learned.before.validation;
-    Set(learned.is_better ? best_ : first_);
+    if (!learned.is_better) {
+      Undo();
+      return learned;
+    }
+    Store(learned);
+    learned.after = MeasureBoth();
+    return learned;
   }
 
+ private:
   void RoundAll() {
     for (LearningWeight& weight : weights_) {
       weight.Round(block_.Constant(weight.weight().name).values, pool_);
@@ -247,10 +234,9 @@ class BlockLearner {
     }
   }
 
-  double LearnStep(const std::vector<BlockBatch>& batches, size_t step, double pace) {
-    const double rate = 0.5 * pace *
-                        (1 + std::cos(std::numbers::pi * static_cast<double>(step) /
-                                      static_cast<double>(options_.num_steps)));
+  double LearnStep(const std::vector<BlockBatch>& batches, size_t step) {
+    const double rate = 0.5 * (1 + std::cos(std::numbers::pi * static_cast<double>(step) /
+                                            static_cast<double>(options_.num_steps)));
     std::vector<std::vector<float>> of_weights(weights_.size()), of_biases(biases_.size());
     double sum = 0;
     double signal = 0;
@@ -360,6 +346,10 @@ class BlockLearner {
     }
     return state;
   }
+  void Keep() {
+    best_ = Present();
+    if (!first_) first_ = best_;
+  }
   void Set(const State& state) {
     for (size_t i = 0; i < weights_.size(); ++i) weights_[i].moves() = state.moves[i];
     for (size_t i = 0; i < biases_.size(); ++i) {
@@ -367,6 +357,8 @@ class BlockLearner {
     }
     RoundAll();
   }
+  void TakeBack() { Set(best_); }
+  void Undo() { Set(*first_); }
 
   // The network stores what the grid makes of the values.
   void Store(LearnedBlock& learned) {
@@ -389,7 +381,8 @@ class BlockLearner {
   std::vector<LearningWeight> weights_;
   std::vector<LearningBias> biases_;
   std::optional<BlockBatches> batches_;
-  State first_, best_;
+  State best_;
+  std::optional<State> first_;
 };
 
 }  // namespace
