@@ -12,6 +12,7 @@
 #include "base/text.h"
 #include "command.h"
 #include "finetuned_text.h"
+#include "ops/operator_traits.h"
 #include "plan/dynamic_rows.h"
 #include "plan/target_profile.h"
 #include "rewrites_text.h"
@@ -63,7 +64,11 @@ std::string DescribeTables(const plan::QuantPlan& plan) {
   const auto spec = plan::ResolveEmbeddings(plan.config);
   if (plan.config.embeddings != "default" || !spec || spec->name == plan.config.weights) return "";
   const auto num_tables = std::ranges::count_if(plan.tensors, [&](const plan::TensorPlan& row) {
-    return row.role == plan::Role::kWeight && row.format == spec->name;
+    const auto looks_up = [](const plan::TensorUse& use) {
+      return ops::TraitsNamed(use.op_type).Is(ops::kLooksUp);
+    };
+    return row.role == plan::Role::kWeight && row.format == spec->name &&
+           std::ranges::any_of(row.uses, looks_up);
   });
   if (num_tables == 0) return "";
   return fmt::format(
@@ -223,6 +228,28 @@ std::string DescribeWeightRange(const calibrate::WeightRangeReport& report) {
       report.method, fmt::join(tried, ", "), report.num_samples);
 }
 
+// Says how many bits weights and activations have, and which layers got more than the others.
+std::string DescribeMeanBits(const plan::QuantPlan& plan, const plan::MeanBits& mean) {
+  std::vector<std::string> means;
+  double most = 0;
+  const auto add = [&](double bits, const std::string& format, plan::Role role) {
+    if (bits == 0) return;
+    const auto num_others = std::ranges::count_if(plan.tensors, [&](const plan::TensorPlan& row) {
+      return row.role == role && row.is_quantized() && row.format != format;
+    });
+    means.push_back(fmt::format("{:.2f} for {}s ({} of them not in {})", bits, plan::RoleName(role),
+                                num_others, format));
+    most = std::max(most, bits);
+  };
+  add(mean.weights, plan.config.weights, plan::Role::kWeight);
+  add(mean.activations, plan.config.activations, plan::Role::kActivation);
+  const std::string_view above = most > plan.config.mean_bits + 1e-9
+                                     ? "; short blocks or floats have more than mean_bits allows"
+                                     : "";
+  return fmt::format("  mean bits:   {}, at most {:g} wanted{}\n", Join(means, ", "),
+                     plan.config.mean_bits, above);
+}
+
 // Returns whether the guard changed something, or could not do what was asked.
 bool IsNoteworthy(const plan::GuardReport& guard) {
   return guard.num_left > 0 || !guard.range_method.empty() || !guard.note.empty() ||
@@ -301,6 +328,10 @@ std::string DescribeQuantized(const tasks::QuantizeOptions& options,
   }
   if (report.weight_range && (is_verbose || report.weight_range->method != "auto")) {
     text += DescribeWeightRange(*report.weight_range);
+  }
+  if (report.mean_bits) text += DescribeMeanBits(plan, *report.mean_bits);
+  if (!report.why_not_finetuned.empty()) {
+    text += fmt::format("  fine-tuned:  no, {}\n", report.why_not_finetuned);
   }
   if (!report.finetune.scaled.smoothed.empty() || !report.finetune.scaled.left_alone.empty()) {
     text += DescribeScaled("awq:", report.finetune.scaled);

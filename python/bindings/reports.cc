@@ -40,6 +40,8 @@ void BindQuantizeReport(nb::module_& module) {
   BindFields<calibrate::TriedRange>(module, "TriedRange", "A range method that was measured.");
   BindFields<calibrate::WeightRangeReport>(module, "WeightRangeReport",
                                            "How weights with weight_range=auto got their method.");
+  BindFields<plan::MeanBits>(module, "MeanBits",
+                             "The bits that an operand of a layer has on average.");
   BindFields<calibrate::Unrepresented>(
       module, "UnrepresentedValue",
       "A value that the samples of the calibration do not stand for.");

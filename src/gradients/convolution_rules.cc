@@ -1,5 +1,7 @@
-// The rule of Conv with one or two spatial dimensions: products of matrices for 1 x 1 kernels,
-// im2col for others, and loops of their own for depthwise ones (depthwise.h).
+// The rules of Conv and ConvTranspose with one or two spatial dimensions: products of matrices for
+// 1 x 1 kernels, im2col for others, and loops of their own for depthwise ones (depthwise.h). A
+// ConvTranspose computes the gradient of a Conv's input, and its own gradients are that Conv and
+// the gradient of its weights.
 #include <algorithm>
 #include <type_traits>
 #include <utility>
@@ -19,28 +21,20 @@ constexpr size_t kPositionsAtOnce = 1024;
 // Input channels of one task of the weights' gradient.
 constexpr size_t kChannelsAtOnce = 24;
 
+// The sums of one convolution. Weights are [groups * outputs, inputs, taps], as Conv has them.
 template <typename T>
-class ConvRule : public Rule<T> {
+class ConvolutionSums {
  public:
-  using typename Rule<T>::Inputs;
-  ConvRule(ConvolutionWindow window, ThreadPool& pool) : window_(std::move(window)), pool_(pool) {}
+  ConvolutionSums(const ConvolutionShape& shape, ThreadPool& pool) : shape_(shape), pool_(pool) {}
 
-  void Forward(Inputs inputs, std::span<Array<T>* const> outputs) override {
-    shape_ = ShapeOf(window_, inputs[0]->dims, inputs[1]->dims);
-    std::vector<int64_t> dims = inputs[0]->dims;
-    dims[1] = inputs[1]->dims[0];
-    dims.back() = static_cast<int64_t>(shape_.out_width);
-    if (dims.size() == 4) dims[2] = static_cast<int64_t>(shape_.out_height);
-    outputs[0]->Reshape(dims);
-    const T* const bias = inputs.size() > 2 && inputs[2] ? inputs[2]->data() : nullptr;
-    const T* const x = inputs[0]->data();
-    T* const y = outputs[0]->data();
+  // Writes the outputs for inputs `x`. `bias` may be null.
+  void Forward(const T* x, const T* all_weights, const T* bias, T* y) const {
     if constexpr (std::is_same_v<T, float>) {
       if (shape_.is_depthwise()) {
-        return DepthwiseForward(shape_, x, inputs[1]->data(), bias, y, pool_);
+        return DepthwiseForward(shape_, x, all_weights, bias, y, pool_);
       }
     }
-    const std::vector<Left<T>> weights = PackWeights(inputs[1]->data(), /*is_turned=*/false);
+    const std::vector<Left<T>> weights = PackWeights(all_weights, /*is_turned=*/false);
     ForParts([&](size_t image, size_t group, size_t begin, size_t end) {
       std::vector<T> windows;
       const size_t count = end - begin;
@@ -65,19 +59,15 @@ class ConvRule : public Rule<T> {
     });
   }
 
-  void Backward(Inputs inputs, Inputs, Inputs output_gradients,
-                std::span<Array<T>* const> gradients) override {
-    const T* const x = inputs[0]->data();
-    const T* const g = output_gradients[0]->data();
-    T* const of_x = gradients[0] ? gradients[0]->data() : nullptr;
-    T* const of_weights = gradients[1] ? gradients[1]->data() : nullptr;
-    if (gradients.size() > 2 && gradients[2]) AddBiasGradient(g, gradients[2]->data());
+  // Adds the gradients of the inputs and of the weights, for the outputs' gradient `g`. Null: they
+  // are not wanted.
+  void Backward(const T* x, const T* weights, const T* g, T* of_x, T* of_weights) const {
     if constexpr (std::is_same_v<T, float>) {
       if (shape_.is_depthwise()) {
-        return DepthwiseBackward(shape_, x, inputs[1]->data(), g, of_x, of_weights, pool_);
+        return DepthwiseBackward(shape_, x, weights, g, of_x, of_weights, pool_);
       }
     }
-    if (of_x) AddInputGradient(inputs[1]->data(), g, of_x);
+    if (of_x) AddInputGradient(weights, g, of_x);
     if (of_weights) AddWeightGradient(x, g, of_weights);
   }
 
@@ -110,18 +100,6 @@ class ConvRule : public Rule<T> {
       }
     }
     return packed;
-  }
-
-  void AddBiasGradient(const T* g, T* of_bias) const {
-    pool_.ParallelFor(shape_.groups * shape_.outputs, [&](size_t channel) {
-      T sum = 0;
-      for (size_t image = 0; image < shape_.images; ++image) {
-        const T* const row =
-            g + (image * shape_.groups * shape_.outputs + channel) * shape_.positions();
-        for (size_t j = 0; j < shape_.positions(); ++j) sum += row[j];
-      }
-      of_bias[channel] += sum;
-    });
   }
 
   void AddInputGradient(const T* weights, const T* g, T* of_x) const {
@@ -221,16 +199,138 @@ class ConvRule : public Rule<T> {
     }
   }
 
+  const ConvolutionShape& shape_;
+  ThreadPool& pool_;
+};
+
+// Adds the sums of all images' planes of a channel to its bias.
+template <typename T>
+void AddBiasGradient(const T* g, size_t images, size_t channels, size_t plane, T* of_bias,
+                     ThreadPool& pool) {
+  pool.ParallelFor(channels, [&](size_t channel) {
+    T sum = 0;
+    for (size_t image = 0; image < images; ++image) {
+      const T* const row = g + (image * channels + channel) * plane;
+      for (size_t j = 0; j < plane; ++j) sum += row[j];
+    }
+    of_bias[channel] += sum;
+  });
+}
+
+template <typename T>
+class ConvRule : public Rule<T> {
+ public:
+  using typename Rule<T>::Inputs;
+  ConvRule(ConvolutionWindow window, ThreadPool& pool) : window_(std::move(window)), pool_(pool) {}
+
+  void Forward(Inputs inputs, std::span<Array<T>* const> outputs) override {
+    shape_ = ShapeOf(window_, inputs[0]->dims, inputs[1]->dims);
+    std::vector<int64_t> dims = inputs[0]->dims;
+    dims[1] = inputs[1]->dims[0];
+    dims.back() = static_cast<int64_t>(shape_.out_width);
+    if (dims.size() == 4) dims[2] = static_cast<int64_t>(shape_.out_height);
+    outputs[0]->Reshape(dims);
+    const T* const bias = inputs.size() > 2 && inputs[2] ? inputs[2]->data() : nullptr;
+    ConvolutionSums<T>(shape_, pool_)
+        .Forward(inputs[0]->data(), inputs[1]->data(), bias, outputs[0]->data());
+  }
+
+  void Backward(Inputs inputs, Inputs, Inputs output_gradients,
+                std::span<Array<T>* const> gradients) override {
+    const T* const g = output_gradients[0]->data();
+    if (gradients.size() > 2 && gradients[2]) {
+      AddBiasGradient(g, shape_.images, shape_.groups * shape_.outputs, shape_.positions(),
+                      gradients[2]->data(), pool_);
+    }
+    ConvolutionSums<T>(shape_, pool_)
+        .Backward(inputs[0]->data(), inputs[1]->data(), g,
+                  gradients[0] ? gradients[0]->data() : nullptr,
+                  gradients[1] ? gradients[1]->data() : nullptr);
+  }
+
+ private:
   ConvolutionWindow window_;
   ThreadPool& pool_;
   ConvolutionShape shape_;
+};
+
+template <typename T>
+class ConvTransposeRule : public Rule<T> {
+ public:
+  using typename Rule<T>::Inputs;
+  ConvTransposeRule(ConvolutionWindow window, std::vector<int64_t> output_padding, ThreadPool& pool)
+      : window_(std::move(window)), output_padding_(std::move(output_padding)), pool_(pool) {}
+
+  void Forward(Inputs inputs, std::span<Array<T>* const> outputs) override {
+    const std::vector<int64_t> dims = OutputDims(inputs[0]->dims, inputs[1]->dims);
+    shape_ = ShapeOf(window_, dims, inputs[1]->dims);
+    const auto height = inputs[0]->dims.size() == 4 ? inputs[0]->dims[2] : 1;
+    if (shape_.out_height != static_cast<size_t>(height) ||
+        shape_.out_width != static_cast<size_t>(inputs[0]->dims.back())) {
+      Fail(ErrorCode::kInvalidArgument, "a ConvTranspose of [{}] to [{}] does not fit",
+           fmt::join(inputs[0]->dims, ", "), fmt::join(dims, ", "));
+    }
+    outputs[0]->Reshape(dims);
+    T* const y = outputs[0]->data();
+    std::fill_n(y, outputs[0]->size(), T{0});
+    ConvolutionSums<T>(shape_, pool_)
+        .Backward(nullptr, inputs[1]->data(), inputs[0]->data(), y, nullptr);
+    if (inputs.size() < 3 || !inputs[2]) return;
+    const size_t plane = shape_.input_plane();
+    const size_t channels = shape_.groups * shape_.inputs;
+    pool_.ParallelFor(shape_.images * channels, [&](size_t row) {
+      const T add = inputs[2]->values[row % channels];
+      for (size_t i = 0; i < plane; ++i) y[row * plane + i] += add;
+    });
+  }
+
+  void Backward(Inputs inputs, Inputs, Inputs output_gradients,
+                std::span<Array<T>* const> gradients) override {
+    const T* const g = output_gradients[0]->data();
+    const ConvolutionSums<T> sums(shape_, pool_);
+    if (gradients.size() > 2 && gradients[2]) {
+      AddBiasGradient(g, shape_.images, shape_.groups * shape_.inputs, shape_.input_plane(),
+                      gradients[2]->data(), pool_);
+    }
+    if (gradients[1]) sums.Backward(g, nullptr, inputs[0]->data(), nullptr, gradients[1]->data());
+    if (!gradients[0]) return;
+    std::vector<T> of_x(gradients[0]->size());
+    sums.Forward(g, inputs[1]->data(), nullptr, of_x.data());
+    for (size_t i = 0; i < of_x.size(); ++i) gradients[0]->values[i] += of_x[i];
+  }
+
+ private:
+  std::vector<int64_t> OutputDims(std::span<const int64_t> input,
+                                  std::span<const int64_t> weight) const {
+    if (weight.size() != input.size() || weight.size() < 3 || input[1] != weight[0]) {
+      Fail(ErrorCode::kInvalidArgument, "a ConvTranspose of [{}] with [{}] does not fit",
+           fmt::join(input, ", "), fmt::join(weight, ", "));
+    }
+    std::vector<int64_t> dims(input.begin(), input.end());
+    dims[1] = weight[1] * window_.groups;
+    const size_t rank = input.size() - 2;
+    for (size_t i = 0; i < rank; ++i) {
+      const size_t d = i + 2 - rank;
+      const int64_t reach = (weight[i + 2] - 1) * window_.dilations[d] + 1;
+      const int64_t more = i < output_padding_.size() ? output_padding_[i] : 0;
+      dims[i + 2] = window_.strides[d] * (input[i + 2] - 1) + more + reach - window_.pads[d] -
+                    window_.pads[d + 2];
+    }
+    return dims;
+  }
+
+  ConvolutionWindow window_;
+  std::vector<int64_t> output_padding_;
+  ThreadPool& pool_;
+  ConvolutionShape shape_;  // of the Conv from the output to the input
 };
 
 }  // namespace
 
 template <typename T>
 RuleOf<T> MakeConvolution(const RuleNode& node) {
-  if (node.op_type() != "Conv") return nullptr;
+  const bool is_transposed = node.op_type() == "ConvTranspose";
+  if (node.op_type() != "Conv" && !is_transposed) return nullptr;
   ConvolutionWindow window;
   window.groups = node.node.GetInt("group", 1);
   window.auto_pad = node.node.GetString("auto_pad", "NOTSET");
@@ -239,7 +339,7 @@ RuleOf<T> MakeConvolution(const RuleNode& node) {
   const std::vector<int64_t> pads = node.node.GetInts("pads");
   const graph::ValueInfo weight = node.model.InfoOf(node.node.input(1));
   if (!weight.has_shape || weight.shape.size() < 3 || weight.shape.size() > 4) {
-    node.Refuse("a Conv has no rule unless it has one or two spatial dimensions");
+    node.Refuse(node.op_type() + " has no rule unless it has one or two spatial dimensions");
   }
   const size_t rank = weight.shape.size() - 2;
   for (size_t d = 0; d < rank; ++d) {
@@ -252,7 +352,15 @@ RuleOf<T> MakeConvolution(const RuleNode& node) {
     }
   }
   if (std::ranges::any_of(window.pads, [](int64_t pad) { return pad < 0; })) {
-    node.Refuse("a Conv with negative pads has no rule");
+    node.Refuse(node.op_type() + " with negative pads has no rule");
+  }
+  if (is_transposed) {
+    // SAME and output_shape choose pads by the sizes of the output.
+    if (window.auto_pad.starts_with("SAME") || !node.node.GetInts("output_shape").empty()) {
+      node.Refuse("a ConvTranspose whose output has a given shape has no rule");
+    }
+    return std::make_unique<ConvTransposeRule<T>>(std::move(window),
+                                                  node.node.GetInts("output_padding"), node.pool);
   }
   return std::make_unique<ConvRule<T>>(std::move(window), node.pool);
 }

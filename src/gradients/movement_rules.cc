@@ -1,5 +1,5 @@
 // Rules of operators that move values and compute nothing: reshapes, Transpose, Concat, Slice,
-// Split, Pad with zeros, Resize to the nearest element.
+// Split, Gather of constant indices, Pad with zeros, Resize to the nearest element.
 #include <algorithm>
 #include <numeric>
 #include <utility>
@@ -193,6 +193,37 @@ class SplitRule : public MoveRule<T> {
   size_t num_;
 };
 
+// Gather of constant indices.
+template <typename T>
+class GatherRule : public MoveRule<T> {
+ public:
+  GatherRule(int64_t axis, std::vector<int64_t> index_dims, std::vector<int64_t> indices)
+      : axis_(axis), index_dims_(std::move(index_dims)), indices_(std::move(indices)) {}
+  typename MoveRule<T>::Move MoveOf(std::span<const int64_t> input, size_t) const override {
+    const size_t axis = AxisOf(axis_, input.size());
+    for (const int64_t index : indices_) {
+      if (index >= -input[axis] && index < input[axis]) continue;
+      Fail(ErrorCode::kInvalidArgument, "index {} is none of {} elements", index, input[axis]);
+    }
+    std::vector<int64_t> dims(input.begin(), input.begin() + static_cast<int64_t>(axis));
+    dims.insert(dims.end(), index_dims_.begin(), index_dims_.end());
+    dims.insert(dims.end(), input.begin() + static_cast<int64_t>(axis) + 1, input.end());
+    return this->Make(input, dims, [&](const auto& index, auto& at) {
+      size_t place = 0;
+      for (size_t d = 0; d < index_dims_.size(); ++d) {
+        place = place * static_cast<size_t>(index_dims_[d]) + static_cast<size_t>(index[axis + d]);
+      }
+      for (size_t d = 0; d < axis; ++d) at[d] = index[d];
+      at[axis] = indices_[place] < 0 ? indices_[place] + input[axis] : indices_[place];
+      for (size_t d = axis + 1; d < at.size(); ++d) at[d] = index[d + index_dims_.size() - 1];
+    });
+  }
+
+ private:
+  int64_t axis_;
+  std::vector<int64_t> index_dims_, indices_;
+};
+
 template <typename T>
 class PadRule : public MoveRule<T> {
  public:
@@ -354,6 +385,12 @@ RuleOf<T> MakeMovement(const RuleNode& node) {
   if (type == "Transpose") return std::make_unique<TransposeRule<T>>(node.node.GetInts("perm"));
   if (type == "Concat") return std::make_unique<ConcatRule<T>>(node.node.GetInt("axis", 0));
   if (type == "Resize") return MakeResize<T>(node);
+  if (type == "Gather") {
+    const auto indices = node.Ints(1, "");
+    const auto dims = node.model.Initializer(node.node.input(1)).dims;
+    return std::make_unique<GatherRule<T>>(
+        node.node.GetInt("axis", 0), std::vector<int64_t>(dims.begin(), dims.end()), *indices);
+  }
   if (type == "Slice") {
     const auto starts = node.Ints(1, "starts");
     const auto ends = node.Ints(2, "ends");

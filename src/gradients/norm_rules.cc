@@ -1,5 +1,5 @@
 // Rules of functions that take a row of values together: Softmax, LayerNormalization,
-// RMSNormalization, SimplifiedLayerNormalization, ReduceMean, ReduceSum.
+// RMSNormalization, SimplifiedLayerNormalization, InstanceNormalization, ReduceMean, ReduceSum.
 #include <algorithm>
 #include <cmath>
 #include <utility>
@@ -145,6 +145,77 @@ class RowNormRule : public Rule<T> {
   std::vector<T> normed_, factors_;
 };
 
+// The planes of images are rows of a norm with one factor and one bias for each channel.
+template <typename T>
+class InstanceNormRule : public Rule<T> {
+ public:
+  using typename Rule<T>::Inputs;
+  InstanceNormRule(float epsilon, ThreadPool& pool)
+      : epsilon_(static_cast<T>(epsilon)), pool_(pool) {}
+
+  void Forward(Inputs inputs, std::span<Array<T>* const> outputs) override {
+    const std::vector<int64_t>& dims = inputs[0]->dims;
+    if (dims.size() < 3 || inputs[1]->size() != static_cast<size_t>(dims[1]) ||
+        inputs[2]->size() != inputs[1]->size()) {
+      Fail(ErrorCode::kInvalidArgument, "{} factors do not fit [{}]", inputs[1]->size(),
+           fmt::join(dims, ", "));
+    }
+    channels_ = static_cast<size_t>(dims[1]);
+    plane_ = static_cast<size_t>(Extent(dims, 2, dims.size()));
+    outputs[0]->Reshape(dims);
+    normed_.resize(inputs[0]->size());
+    factors_.resize(static_cast<size_t>(dims[0]) * channels_);
+    pool_.ParallelFor(factors_.size(), [&](size_t row) {
+      const T* const x = inputs[0]->data() + row * plane_;
+      T* const y = outputs[0]->data() + row * plane_;
+      T* const normed = normed_.data() + row * plane_;
+      const T count = static_cast<T>(plane_);
+      T mean = 0;
+      for (size_t i = 0; i < plane_; ++i) mean += x[i] / count;
+      T square = 0;
+      for (size_t i = 0; i < plane_; ++i) square += (x[i] - mean) * (x[i] - mean) / count;
+      factors_[row] = 1 / std::sqrt(square + epsilon_);
+      const T scale = inputs[1]->values[row % channels_];
+      const T bias = inputs[2]->values[row % channels_];
+      for (size_t i = 0; i < plane_; ++i) {
+        normed[i] = (x[i] - mean) * factors_[row];
+        y[i] = normed[i] * scale + bias;
+      }
+    });
+  }
+
+  void Backward(Inputs inputs, Inputs, Inputs output_gradients,
+                std::span<Array<T>* const> gradients) override {
+    const T* const g = output_gradients[0]->data();
+    std::vector<T> sums(factors_.size()), along(factors_.size());
+    pool_.ParallelFor(factors_.size(), [&](size_t row) {
+      const T* const of_row = g + row * plane_;
+      const T* const normed = normed_.data() + row * plane_;
+      for (size_t i = 0; i < plane_; ++i) {
+        sums[row] += of_row[i];
+        along[row] += of_row[i] * normed[i];
+      }
+      if (gradients[0] == nullptr) return;
+      const T factor = factors_[row] * inputs[1]->values[row % channels_];
+      const T count = static_cast<T>(plane_);
+      T* const out = gradients[0]->data() + row * plane_;
+      for (size_t i = 0; i < plane_; ++i) {
+        out[i] += factor * (of_row[i] - sums[row] / count - normed[i] * along[row] / count);
+      }
+    });
+    for (size_t row = 0; row < factors_.size(); ++row) {
+      if (gradients[1]) gradients[1]->values[row % channels_] += along[row];
+      if (gradients[2]) gradients[2]->values[row % channels_] += sums[row];
+    }
+  }
+
+ private:
+  T epsilon_;
+  ThreadPool& pool_;
+  size_t channels_ = 1, plane_ = 1;
+  std::vector<T> normed_, factors_;  // of the planes
+};
+
 // Means or sums along axes.
 template <typename T>
 class ReduceRule : public Rule<T> {
@@ -233,6 +304,9 @@ RuleOf<T> MakeNorm(const RuleNode& node) {
     return std::make_unique<RowNormRule<T>>(node.node.GetInt("axis", -1),
                                             node.node.GetFloat("epsilon", 1e-5F),
                                             type == "LayerNormalization", node.pool);
+  }
+  if (type == "InstanceNormalization") {
+    return std::make_unique<InstanceNormRule<T>>(node.node.GetFloat("epsilon", 1e-5F), node.pool);
   }
   if (type == "ReduceMean" || type == "ReduceSum") {
     if (node.node.GetInt("noop_with_empty_axes", 0) != 0) node.Refuse("it may reduce nothing");

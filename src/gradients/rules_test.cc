@@ -179,6 +179,22 @@ INSTANTIATE_TEST_SUITE_P(
         RuleCase{"y = Conv(a, b)", "float[1,30,2,2] a, float[7,30,1,1] b"}));
 
 INSTANTIATE_TEST_SUITE_P(
+    TransposedConvolutions, RulesTest,
+    testing::Values(RuleCase{"y = ConvTranspose(a, b, c)",
+                             "float[2,3,4,5] a, float[3,4,1,1] b, float[4] c"},
+                    RuleCase{"y = ConvTranspose<strides=[2,2]>(a, b, c)",
+                             "float[2,3,4,3] a, float[3,2,2,2] b, float[2] c"},
+                    RuleCase{"y = ConvTranspose<pads=[1,0,1,2], strides=[2,1], dilations=[1,2], "
+                             "output_padding=[1,0]>(a, b)",
+                             "float[1,3,4,5] a, float[3,2,3,3] b"},
+                    RuleCase{"y = ConvTranspose<group=2, strides=[2,2]>(a, b, c)",
+                             "float[2,4,3,3] a, float[4,3,3,3] b, float[6] c"},
+                    RuleCase{"y = ConvTranspose<group=3, pads=[1,1,1,1], strides=[2,2]>(a, b)",
+                             "float[2,3,4,5] a, float[3,1,4,4] b"},
+                    RuleCase{"y = ConvTranspose<strides=[3], pads=[1,1]>(a, b)",
+                             "float[2,3,5] a, float[3,4,4] b"}));
+
+INSTANTIATE_TEST_SUITE_P(
     Norms, RulesTest,
     testing::Values(
         RuleCase{"y = Softmax(a)", "float[2,3,5] a"},
@@ -186,6 +202,9 @@ INSTANTIATE_TEST_SUITE_P(
         RuleCase{"y = LayerNormalization(a, b, c)", "float[4,6] a, float[6] b, float[6] c"},
         RuleCase{"y = LayerNormalization<axis=1>(a, b)", "float[2,2,3] a, float[2,3] b"},
         RuleCase{"y = SimplifiedLayerNormalization(a, b)", "float[4,6] a, float[6] b"},
+        RuleCase{"y = InstanceNormalization(a, b, c)", "float[2,3,4,2] a, float[3] b, float[3] c"},
+        RuleCase{"y = InstanceNormalization<epsilon=0.3>(a, b, c)",
+                 "float[1,2,5] a, float[2] b, float[2] c"},
         RuleCase{"y = ReduceMean<keepdims=0>(a, axes)", "float[2,3,4] a", "int64[1] axes = {1}"},
         RuleCase{"y = ReduceSum(a, axes)", "float[2,3,4] a", "int64[2] axes = {0, -1}"}));
 
@@ -217,6 +236,9 @@ INSTANTIATE_TEST_SUITE_P(
                  "int64[2] s = {1, -2}"},
         RuleCase{"p, q = Split<axis=1, num_outputs=2>(a) r = Exp(p) s = Mul(r, q) y = Mul(s, r)",
                  "float[2,6] a"},
+        RuleCase{"y = Gather<axis=1>(a, i)", "float[2,3,4] a", "int64[2,2] i = {2, 0, -1, 2}"},
+        RuleCase{"y = Gather<axis=-1>(a, i)", "float[2,5] a", "int64[1] i = {-2}"},
+        RuleCase{"y = Gather<axis=1>(a, i)", "float[2,3,4] a", "int64 i = {1}"},
         RuleCase{"y = Pad(a, p)", "float[2,3] a", "int64[4] p = {1, 0, 0, 2}"},
         RuleCase{"y = Resize<mode=\"nearest\", coordinate_transformation_mode=\"asymmetric\", "
                  "nearest_mode=\"floor\">(a, , s)",

@@ -11,6 +11,7 @@
 
 #include "kernels/dispatch.h"
 #include "kernels/scratch.h"
+#include "kernels/unroll.h"
 
 #ifndef BITPRESS_KERNELS_FLOAT_PRODUCTS_SHAPE_
 #define BITPRESS_KERNELS_FLOAT_PRODUCTS_SHAPE_
@@ -57,31 +58,31 @@ HWY_INLINE void MultiplyTile(const float* a, const float* b, size_t depth, size_
                              size_t columns, float* c, size_t c_stride, bool adds) {
   using V = hn::VFromD<decltype(kTileD)>;
   V sums[kTileRows][2];
-  for (auto& row : sums) row[0] = row[1] = hn::Zero(kTileD);
+  Unroll<kTileRows>([&](auto i) HWY_ATTR { sums[i][0] = sums[i][1] = hn::Zero(kTileD); });
   for (size_t k = 0; k < depth; ++k, a += kTileRows, b += kTileColumns) {
     const V first = hn::Load(kTileD, b);
     const V second = hn::Load(kTileD, b + kTileLanes);
-    for (size_t i = 0; i < kTileRows; ++i) {
+    Unroll<kTileRows>([&](auto i) HWY_ATTR {
       const V factor = hn::Set(kTileD, a[i]);
       sums[i][0] = hn::MulAdd(factor, first, sums[i][0]);
       sums[i][1] = hn::MulAdd(factor, second, sums[i][1]);
-    }
+    });
   }
   if (rows == kTileRows && columns == kTileColumns) {
-    for (size_t i = 0; i < kTileRows; ++i, c += c_stride) {
-      for (size_t part = 0; part < 2; ++part) {
-        float* const at = c + part * kTileLanes;
-        hn::StoreU(adds ? hn::Add(sums[i][part], hn::LoadU(kTileD, at)) : sums[i][part], kTileD,
-                   at);
-      }
-    }
+    Unroll<kTileRows>([&](auto i) HWY_ATTR {
+      float* const at = c + i * c_stride;
+      float* const behind = at + kTileLanes;
+      hn::StoreU(adds ? hn::Add(sums[i][0], hn::LoadU(kTileD, at)) : sums[i][0], kTileD, at);
+      hn::StoreU(adds ? hn::Add(sums[i][1], hn::LoadU(kTileD, behind)) : sums[i][1], kTileD,
+                 behind);
+    });
     return;
   }
   HWY_ALIGN float tile[kTileRows][kTileColumns];
-  for (size_t i = 0; i < kTileRows; ++i) {
+  Unroll<kTileRows>([&](auto i) HWY_ATTR {
     hn::Store(sums[i][0], kTileD, tile[i]);
     hn::Store(sums[i][1], kTileD, tile[i] + kTileLanes);
-  }
+  });
   for (size_t i = 0; i < rows; ++i, c += c_stride) {
     for (size_t j = 0; j < columns; ++j) c[j] = adds ? c[j] + tile[i][j] : tile[i][j];
   }

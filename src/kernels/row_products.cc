@@ -12,6 +12,7 @@
 
 #include "base/check.h"
 #include "kernels/dispatch.h"
+#include "kernels/unroll.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace bitpress::kernels::HWY_NAMESPACE {
@@ -82,29 +83,28 @@ template <size_t kA, size_t kB, typename Out>
 HWY_INLINE void AddTile(const float* a, size_t a_stride, const float* b, size_t b_stride,
                         size_t length, Out* out, size_t out_stride) {
   V sums[kA][kB][kParts];
-  for (size_t i = 0; i < kA; ++i) {
-    for (size_t j = 0; j < kB; ++j) {
-      for (size_t part = 0; part < kParts; ++part) sums[i][j][part] = hn::Zero(kD);
-    }
-  }
+  const auto for_products = [&](const auto& run) HWY_ATTR {
+    Unroll<kA>([&](auto i) HWY_ATTR { Unroll<kB>([&](auto j) HWY_ATTR { run(i, j); }); });
+  };
+  for_products([&](auto i, auto j) HWY_ATTR {
+    Unroll<kParts>([&](auto part) HWY_ATTR { sums[i][j][part] = hn::Zero(kD); });
+  });
   for (size_t k = 0; k < length; k += kRowProductStep) {
-    for (size_t part = 0; part < kParts; ++part) {
+    Unroll<kParts>([&](auto part) HWY_ATTR {
       const size_t at = k + part * kLanes;
       V row_b[kB];
-      for (size_t j = 0; j < kB; ++j) row_b[j] = hn::LoadU(kD, b + j * b_stride + at);
-      for (size_t i = 0; i < kA; ++i) {
+      Unroll<kB>([&](auto j) HWY_ATTR { row_b[j] = hn::LoadU(kD, b + j * b_stride + at); });
+      Unroll<kA>([&](auto i) HWY_ATTR {
         const V row_a = hn::LoadU(kD, a + i * a_stride + at);
-        for (size_t j = 0; j < kB; ++j) {
+        Unroll<kB>([&](auto j) HWY_ATTR {
           sums[i][j][part] = hn::MulAdd(row_a, row_b[j], sums[i][j][part]);
-        }
-      }
-    }
+        });
+      });
+    });
   }
   if constexpr (kParts == 1 && kA == 4 && kB == 4) {
     V vectors[4][4];
-    for (size_t i = 0; i < kA; ++i) {
-      for (size_t j = 0; j < kB; ++j) vectors[i][j] = sums[i][j][0];
-    }
+    for_products([&](auto i, auto j) HWY_ATTR { vectors[i][j] = sums[i][j][0]; });
     alignas(64) float results[16];
     hn::Store(SumsOfVectors(kD, vectors), kD, results);
     for (size_t i = 0; i < kA; ++i) {
@@ -112,16 +112,14 @@ HWY_INLINE void AddTile(const float* a, size_t a_stride, const float* b, size_t 
     }
     return;
   }
-  for (size_t i = 0; i < kA; ++i) {
-    for (size_t j = 0; j < kB; ++j) {
-      for (size_t half = kParts / 2; half > 0; half /= 2) {
-        for (size_t part = 0; part < half; ++part) {
-          sums[i][j][part] = hn::Add(sums[i][j][part], sums[i][j][part + half]);
-        }
-      }
-      Put(SumOfVector(kD, sums[i][j][0]), out[i * out_stride + j]);
+  for_products([&](auto i, auto j) HWY_ATTR {
+    if constexpr (kParts == 4) {
+      sums[i][j][0] = hn::Add(sums[i][j][0], sums[i][j][2]);
+      sums[i][j][1] = hn::Add(sums[i][j][1], sums[i][j][3]);
     }
-  }
+    if constexpr (kParts >= 2) sums[i][j][0] = hn::Add(sums[i][j][0], sums[i][j][1]);
+    Put(SumOfVector(kD, sums[i][j][0]), out[i * out_stride + j]);
+  });
 }
 
 // The rows of each matrix for whose sums the registers have room: 32 with 512 bits, 16 with 256.

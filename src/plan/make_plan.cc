@@ -10,6 +10,7 @@
 #include "ops/layer_roles.h"
 #include "ops/operator_traits.h"
 #include "ops/quantizer_nodes.h"
+#include "plan/bit_budget.h"
 #include "plan/dynamic_rows.h"
 #include "plan/joined_operators.h"
 #include "plan/masked_values.h"
@@ -334,6 +335,13 @@ QuantPlan MakePlan(const QuantConfig& config, const Model& model, std::string mo
   Planner planner(config, model);
   QuantPlan plan = planner.Run();
   if (unmatched != nullptr) *unmatched = planner.unmatched();
+  if (config.mean_bits > 0) {
+    QuantConfig widened = config;
+    const std::vector<Rule> rules = WideningRules(plan, model);
+    widened.rules.insert(widened.rules.end(), rules.begin(), rules.end());
+    plan = Planner(widened, model).Run();
+    plan.config = config;
+  }
   plan.model_name = std::move(model_name);
   return plan;
 }

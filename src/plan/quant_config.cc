@@ -34,6 +34,11 @@ constexpr Preset kPresets[] = {
     {"MXFP4E2M1", "mxfp4_e2m1", "mxfp4_e2m1"},
     {"NVFP4", "nvfp4", "nvfp4", "activation_scaled=true,weight_scaled=true"},
     {"MXINT8", "mxint8", "mxint8"},
+    // Four bits for most layers, and more for those that lose most by them.
+    {"FOUR_BITS", "mxfp4_e2m1", "mxfp4_e2m1",
+     "mean_bits=4.6,finetune=blocks,finetune_optional=true"},
+    {"FOUR_BITS_NVFP4", "nvfp4", "nvfp4",
+     "activation_scaled=true,weight_scaled=true,mean_bits=4.7,finetune=blocks"},
     // AMD Quark's integer configurations, with its types and kinds of scales, and our ranges. Their
     // weights stay int8, because a compiler may read them.
     {"XINT8", "uint8", "int8",
@@ -126,7 +131,7 @@ std::optional<QuantConfig> TunedConfig(std::string_view name) {
            "learns weights and biases",
            name, config.weights, config.name);
     }
-    config.finetune = ParseFinetunePasses(recipe);
+    ApplySetting(config, "finetune", recipe);
     for (const char letter : "_" + std::string(recipe)) {
       config.name += static_cast<char>(std::toupper(static_cast<unsigned char>(letter)));
     }

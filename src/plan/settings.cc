@@ -262,7 +262,10 @@ SettingKind<Granularity> CacheGranularity() {
 }
 
 SettingKind<std::vector<FinetunePass>> Passes() {
-  return {FinetunePassWords(), ParseFinetunePasses, FinetunePassNames};
+  return {.allowed = FinetunePassWords(),
+          .read = ParseFinetunePasses,
+          .write = FinetunePassNames,
+          .then = [](QuantConfig& config) { config.finetune_settings.is_optional = false; }};
 }
 
 // Lists are separated by semicolons: names of nodes may hold commas, and so do regular expressions.

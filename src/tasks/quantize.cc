@@ -32,6 +32,11 @@ void Finetune(ResolvedModel& quantized, const QuantizeOptions& options, ThreadPo
   plan::ResolvedPlan& resolved = quantized.resolved;
   const plan::QuantConfig& config = resolved.plan.config;
   if (config.finetune.empty() || options.disabled_passes.contains(kFinetunePass)) return;
+  if (config.finetune_settings.is_optional && !options.samples.is_given()) {
+    report.why_not_finetuned = fmt::format("there are no samples to learn from (finetune={})",
+                                           plan::FinetunePassNames(config.finetune));
+    return;
+  }
   const auto finetune = [&](graph::Model& model) {
     finetune::FinetuneOptions settings = FinetuneOptionsFor(config, options);
     settings.journal = JournalOf(options.output);

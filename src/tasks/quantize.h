@@ -23,6 +23,7 @@
 #include "finetune/finetune.h"
 #include "graph/model.h"
 #include "graph/stored_bytes.h"
+#include "plan/bit_budget.h"
 #include "plan/quant_config.h"
 #include "plan/quant_plan.h"
 #include "plan/resolved_plan.h"
@@ -98,7 +99,10 @@ struct QuantizeReport {
   std::optional<plan::GuardReport> guard;  // nothing: there was nothing to guard
   // Nothing: no weight has weight_range=auto in blocks, or there were no samples to choose with.
   std::optional<calibrate::WeightRangeReport> weight_range;
+  // The mean bits of the operands; nothing unless the plan asks for them (mean_bits).
+  std::optional<plan::MeanBits> mean_bits;
   finetune::FinetuneReport finetune;  // empty without passes
+  std::string why_not_finetuned;      // although the configuration says so; empty otherwise
   emit::TransformReport transform;
   uint64_t input_bytes = 0;  // size of the files, external data included
   uint64_t output_bytes = 0;
@@ -136,6 +140,10 @@ constexpr auto FieldsOf(const QuantizeReport*) {
             "Weights that are uint8 instead of int8 (integer_kernels=safe)."},
       ComputedField{"rewrites", &RewritesJson, "What preparation changed."},
       Field{"finetuning", &Report::finetune, "Empty without fine-tuning."},
+      Field{"why_not_finetuned", &Report::why_not_finetuned,
+            "Why nothing was learned although the configuration says so. '' otherwise."},
+      Field{"mean_bits", &Report::mean_bits,
+            "Mean bits of weights and activations. None: mean_bits is not set."},
       Field{"guard", &Report::guard, "None: there was nothing to guard."},
       Field{"weight_range", &Report::weight_range,
             "What weights with weight_range=auto were measured to do. None: there are none in "

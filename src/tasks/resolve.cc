@@ -204,6 +204,9 @@ ResolvedModel ResolveModel(const QuantizeOptions& given, ThreadPool& pool, Quant
     report.plan = plan::MakePlan(options.config, prepared.model, PathText(options.model.filename()),
                                  &report.unmatched_words);
   }
+  if (report.plan.config.mean_bits > 0) {
+    report.mean_bits = plan::MeanBitsOf(report.plan, prepared.model);
+  }
   plan::CheckRules(options.target, report.plan, prepared.model);
   if (!options.cache_scales_output.empty()) CheckHasCacheScales(report.plan);
   if (!options.cache_scales.empty()) {

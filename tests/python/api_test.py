@@ -42,6 +42,14 @@ def test_quantize_gives_the_model_and_a_report(tmp_path, conv_path, images):
     assert report.target.is_run and report.layers == []
 
 
+def test_four_bits_tell_their_means_and_learn_only_from_samples(tmp_path, conv_path, images):
+    _, report = quantized(tmp_path, conv_path, "FOUR_BITS", mean_bits=5.5)
+    assert 4.25 < report.mean_bits.activations <= 5.5 and "no samples" in report.why_not_finetuned
+    _, report = quantized(tmp_path, conv_path, "FOUR_BITS", images, mean_bits=5.5, finetune_steps=2)
+    assert report.why_not_finetuned == "" and report.finetuning.blocks
+    assert quantized(tmp_path, conv_path, "MX6")[1].mean_bits is None
+
+
 def test_a_report_is_its_verdict(tmp_path, conv_path, images):
     _, report = quantized(tmp_path, conv_path, "MX6", images, check=True)
     first, second, third, *_ = str(report).splitlines()
