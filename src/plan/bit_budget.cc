@@ -24,7 +24,7 @@ using graph::Node;
 constexpr std::string_view kSixBits = "mxfp6_e2m3", kSixBitsInShortBlocks = "mx6";
 constexpr std::string_view kEightBits = "mxint8";
 
-// What a layer is in its network, in the order in which layers get bits.
+// Layers get bits in the order of their places in the network.
 enum class Place { kFirst, kDepthwise, kLast, kOther };
 
 // A tensor that a layer multiplies.

@@ -11,7 +11,7 @@ namespace {
 
 // Backtracking of libstdc++ takes up to 160 bytes of stack for each character of the name and each
 // state of the pattern, of which there are about as many as characters: 2.6 MB of the usual 8 MB.
-// That of libc++ is on the heap.
+// libc++ keeps its stack on the heap.
 #ifdef __GLIBCXX__
 constexpr size_t kMostSteps = 1 << 14;
 #else

@@ -285,17 +285,12 @@ bool RoundsActivations(const Node& node) {
   return ops::IsIntegerOperator(node) && type != "MatMulNBits" && type != "QMoE";
 }
 
-// Returns whether activations are quantized already and few constants are FLOAT: a FLOAT16 form
-// would move what is rounded to codes, and save less than an eighth of the bytes.
+// Returns whether activations are quantized already, and three quarters of the constants' bytes are
+// codes: a FLOAT16 form would move what is rounded, and save less than an eighth.
 bool IsQuantizedAlready(const graph::Model& model) {
-  constexpr uint64_t kLeastShare = 4;  // of the constants' bytes
   if (std::ranges::none_of(model.AllNodes(), RoundsActivations)) return false;
-  uint64_t num_float_bytes = 0;
-  for (const std::string& name : model.InitializerNames()) {
-    const graph::InitializerView constant = model.Initializer(name);
-    if (constant.type == DataType::kFloat) num_float_bytes += constant.bytes.size();
-  }
-  return num_float_bytes < graph::MeasureParts(model).constants / kLeastShare;
+  const graph::StoredParts parts = graph::MeasureParts(model);
+  return parts.codes > parts.constants / 4 * 3;
 }
 
 // Keeps FLOAT where the request or the operator says so (ops/operator_traits.h), where constants
