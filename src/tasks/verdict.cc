@@ -133,9 +133,10 @@ void WarnOfCloseness(const Closeness& closeness, std::vector<Warning>& warnings)
                          : fmt::format("the first {} samples are all the same",
                                        closeness.num_equal_runs + 1))});
   }
-  for (const std::string& name : closeness.other_shapes) {
+  for (const deploy::OtherShape& output : closeness.other_shapes) {
     warnings.push_back(
-        {"far", fmt::format("output '{}' has another shape than the given model's", name)});
+        {"far", fmt::format("output '{}' has another shape than the given model's in {} of {} runs",
+                            output.name, output.num_runs, closeness.num_runs)});
   }
   if (closeness.outputs.empty()) return;
   const OutputCloseness worst = *closeness.worst();
