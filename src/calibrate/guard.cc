@@ -322,6 +322,8 @@ class Guard {
   // in `noise` that of the activations. Notes it if no floats can repair an output because of
   // the weights.
   OutputNoise MeasureWeights(OutputNoise& noise) {
+    // The outputs of the float weights must be known of all samples before these weights are gone.
+    static_cast<void>(Measure(0, 0, {}, SpreadOrder(probe_->num_samples())));
     probe_->UseWeights(WithPlannedWeights(model_, resolved_, pool_), resolved_, rows_);
     const OutputNoise weights = NoiseOf(Measure(0, 0, {}, samples_).in_all);
     const NoiseProbe::Measured all = MeasureAll({});
