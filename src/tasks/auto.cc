@@ -46,7 +46,10 @@ std::pair<double, std::string> LossOf(const evaluate::EvaluationReport& report) 
   if (report.task && report.task->loss) return {*report.task->loss, report.task->loss_name};
   if (report.agreement) return {1 - *report.agreement, "agreement"};
   if (!report.sqnr_db) {
-    Fail(ErrorCode::kInvalidArgument, "the model has no output of floating-point numbers");
+    Fail(ErrorCode::kInvalidArgument,
+         "the model has no output of floating-point numbers by which a loss could be measured. An "
+         "export of scikit-learn has maps instead (ZipMap): export it with "
+         "options={{'zipmap': False}}");
   }
   return {std::pow(10, -*report.sqnr_db / 10), "noise"};
 }
@@ -194,8 +197,7 @@ class AutoRun {
           "scales "
           "and 4 bits are tried, too");
     } else if (options_.want != Want::kFirst && trials_.validation().samples.limit == 0) {
-      report_.num_measured = SamplesToMeasure(model);
-      trials_.LimitValidation(report_.num_measured);
+      trials_.LimitValidation(SamplesToMeasure(model));
     }
   }
 
