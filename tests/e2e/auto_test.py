@@ -97,6 +97,8 @@ def test_a_convolutional_network_with_photos_has_a_page(bitpress, pictures, tmp_
     page = (tmp_path / "best.html").read_text()
     assert '"trials":{"bitpress_auto":1' in page and 'id="trials-section"' in page
     assert report["trials"][0]["command"].count("--data") == 1
+    # Twelve photos cannot show a loss of one percent, which is said.
+    assert report["measure"] == "agreement" and "one of 12 samples is 8.3 %" in report["notes"][0] and report["notes"][0] in text
 
 
 def test_standard_output_may_have_the_json_alone(bitpress, large, rows, tmp_path):
