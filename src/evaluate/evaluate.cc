@@ -401,7 +401,9 @@ class Evaluator::Impl {
       if (found.values.empty() || reference.values.empty()) continue;
       if (found.dims != reference.dims) {
         Fail(ErrorCode::kInvalidArgument,
-             "output '{}' has the shape [{}], the reference's [{}]: they cannot be compared",
+             "output '{}' has the shape [{}], the reference's [{}]: they cannot be compared. "
+             "Measure a network that chooses lengths, such as one that speaks, by a function of "
+             "your own (metric= in Python)",
              model_.outputs()[i].name, fmt::join(found.dims, ", "),
              fmt::join(reference.dims, ", "));
       }
