@@ -51,9 +51,9 @@ bool ProcessorHasDot(size_t target) {
   // The bits of leaf 7: the first list tells of AVX-512 VNNI, the second one of AVX-VNNI.
   constexpr unsigned kAvx512Vnni = 1U << 11U, kAvxVnni = 1U << 4U;
   unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
-  const auto list = static_cast<unsigned>(target);
+  const unsigned list = target <= kAvx3Index ? 0 : 1;
   if (__get_cpuid_count(7, list, &eax, &ebx, &ecx, &edx) == 0) return false;
-  return target == 0 ? (ecx & kAvx512Vnni) != 0 : (eax & kAvxVnni) != 0;
+  return target <= kAvx3Index ? (ecx & kAvx512Vnni) != 0 : (eax & kAvxVnni) != 0;
 #else
   static_cast<void>(target);
 #if defined(__ARM_FEATURE_DOTPROD)
@@ -80,6 +80,16 @@ size_t ElementsOfGroup(PanelCodes codes) {
   return codes == PanelCodes::kFour ? 8 : codes == PanelCodes::kSix ? 16 : 4;
 }
 
+// Returns whether tiles multiply such a product, and do so faster than vectors.
+bool HasTiles(const ProductPanels& panels, const std::optional<formats::FormatSpec>& rows,
+              size_t num_rows) {
+  constexpr size_t kLeastRows = 16;
+  return ChosenTargetIndex() == kAmxIndex && IsDotAllowed() && num_rows >= kLeastRows &&
+         panels.num_blocks() > 0 && panels.has_close_units() &&
+         formats::IsWholeProduct({panels.spec(), rows}) && FitsTiles(panels.rule()) &&
+         FitsTiles(*formats::BlockUnitsOf(*rows));
+}
+
 RowForm FormOf(const ProductPanels& panels, const std::optional<formats::FormatSpec>& rows) {
   if (!formats::IsWholeProduct({panels.spec(), rows})) return RowForm::kFloats;
   const formats::BlockUnits rule = *formats::BlockUnitsOf(*rows);
@@ -90,16 +100,25 @@ RowForm FormOf(const ProductPanels& panels, const std::optional<formats::FormatS
   return fits ? RowForm::kBytes : RowForm::kWords;
 }
 
+void RunVectors(const ProductTask& part) {
+  const ProductKernel with_dot = part.rows->form() == RowForm::kBytes ? DotKernel() : nullptr;
+  (with_dot != nullptr ? with_dot : kProductTable[ChosenTargetIndex()])(part);
+}
+
 }  // namespace
 
 BlockProduct::BlockProduct(const ProductPanels& panels,
                            const std::optional<formats::FormatSpec>& rows,
                            const ProductInput& input, const ProductOutput& output)
     : panels_(panels),
+      format_(rows),
+      input_(input),
       output_(output),
-      rows_(panels, rows, FormOf(panels, rows), input.data, input.num_rows, input.stride) {
+      rows_(panels, rows,
+            HasTiles(panels, rows, input.num_rows) ? RowForm::kTiles : FormOf(panels, rows),
+            input.data, input.num_rows, input.stride) {
   BITPRESS_DCHECK(formats::WhyNoProduct({panels.spec(), rows}).empty());
-  if (rows_.form() == RowForm::kBytes) {
+  if (formats::IsWholeProduct({panels.spec(), rows})) {
     steps_in_words_ = StepsInWords(panels.largest_code(), -formats::BlockUnitsOf(*rows)->least());
   }
   // Tasks of many rows decode their columns only once, but there are some for every thread.
@@ -122,10 +141,24 @@ void BlockProduct::RunTask(size_t task) const {
   part.row_end = std::min(part.row_begin + rows_per_chunk_, rows_.num_rows());
   part.panel_begin = task % panel_chunks_ * panels_per_chunk_;
   part.panel_end = std::min(part.panel_begin + panels_per_chunk_, panels_.num_panels());
+  if (has_tiles()) return rows_.fit_tiles() ? TileProductKernel()(part) : RunWithoutTiles(part);
   // Numbers of kWholeStart times such units could overflow in vector code.
   if (panels_.has_large_unit()) return MultiplyPortably(part);
-  const ProductKernel with_dot = rows_.form() == RowForm::kBytes ? DotKernel() : nullptr;
-  (with_dot != nullptr ? with_dot : kProductTable[ChosenTargetIndex()])(part);
+  RunVectors(part);
+}
+
+void BlockProduct::RunWithoutTiles(ProductTask part) const {
+  ProductRows rows(panels_, format_, FormOf(panels_, format_),
+                   input_.data + part.row_begin * input_.stride, part.row_end - part.row_begin,
+                   input_.stride);
+  for (size_t task = 0; task < rows.num_tasks(); ++task) rows.RunTask(task);
+  ProductOutput output = output_;
+  output.data += part.row_begin * output.stride;
+  part.rows = &rows;
+  part.output = &output;
+  part.row_end -= part.row_begin;
+  part.row_begin = 0;
+  RunVectors(part);
 }
 
 void BlockProduct::Run() {

@@ -1,0 +1,160 @@
+// The code of products in blocks with tiles. For block_products_tiles.cc, which alone includes it.
+#if defined(BITPRESS_KERNELS_TILE_PRODUCTS_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef BITPRESS_KERNELS_TILE_PRODUCTS_INL_H_
+#undef BITPRESS_KERNELS_TILE_PRODUCTS_INL_H_
+#else
+#define BITPRESS_KERNELS_TILE_PRODUCTS_INL_H_
+#endif
+
+#include <hwy/highway.h>
+
+#include <algorithm>
+
+#include "kernels/product_codes-inl.h"
+#include "kernels/product_sums-inl.h"
+#include "kernels/product_task.h"
+#include "kernels/scratch.h"
+#include "kernels/tile_sums-inl.h"
+
+// Targets without tiles only toggle the guard above.
+#ifdef BITPRESS_PRODUCTS_WITH_TILES
+BITPRESS_BEFORE_PRODUCTS
+namespace bitpress::kernels::HWY_NAMESPACE {
+BITPRESS_BEGIN_PRODUCTS
+
+constexpr hn::RebindToUnsigned<decltype(kDf)> kDu;
+using VU = hn::VFromD<decltype(kDu)>;
+
+// Turns codes into values. With `kCodeStart` as its upper bits a code is the number 2^23 + code.
+template <PanelCodes kCodes>
+struct TileDecoder {
+  static constexpr uint32_t kCodeStart = 0x4B000000;
+  static constexpr bool kIsNine = kCodes == PanelCodes::kNine;
+
+  HWY_INLINE TileDecoder(const ProductPanels& panels, const uint8_t* block_units)
+      : offset(hn::Set(kDf, -0x1p23F - static_cast<float>(kIsNine ? 128 : panels.offset()))),
+        exponents(hn::PromoteTo(kDu, hn::LoadU(kBytesOfLanes, block_units))) {}
+
+  // Returns the values of the elements 2 * pair and 2 * pair + 1 of four of each column. Bit 2 *
+  // column + pair of `doubled` says whether both are doubled.
+  template <int kPair>
+  HWY_INLINE VU Pair(VU four, uint32_t doubled) const {
+    VU exponent = exponents;
+    if constexpr (kIsNine) {
+      const VU place = hn::Add(hn::ShiftLeft<1>(hn::Iota(kDu, 0)), hn::Set(kDu, kPair));
+      const VU is_doubled = hn::And(hn::Shr(hn::Set(kDu, doubled), place), hn::Set(kDu, 1));
+      exponent = hn::Add(exponent, is_doubled);
+    }
+    const VF unit = hn::BitCast(kDf, hn::ShiftLeft<23>(exponent));
+    const VF start = hn::Mul(offset, unit);
+    const auto value = [&](VU code) HWY_ATTR {
+      const VU bits = hn::OrAnd(hn::Set(kDu, kCodeStart), code, hn::Set(kDu, 0xFF));
+      return hn::BitCast(kDu, hn::MulAdd(hn::BitCast(kDf, bits), unit, start));
+    };
+    const VU first = value(hn::ShiftRight<16 * kPair>(four));
+    const VU second = value(hn::ShiftRight<16 * kPair + 8>(four));
+    return hn::OrAnd(hn::ShiftRight<16>(first), second, hn::Set(kDu, 0xFFFF0000));
+  }
+
+  VF offset;
+  VU exponents;
+};
+
+// Writes the values of a block of a panel as rows of a tile, pairs of elements of each column.
+template <PanelCodes kCodes>
+HWY_INLINE void DecodeTiles(const ProductPanels& panels, size_t panel, size_t block,
+                            uint16_t* out) {
+  using Reader = CodeReader<kCodes>;
+  const Reader reader(panels.table().data());
+  const uint8_t* const codes = panels.codes(panel) + block * panels.block_bytes();
+  const uint8_t* const doubled = panels.doubled(panel) + block * panels.doubled_block_bytes();
+  const TileDecoder<kCodes> decoder(panels, panels.units(panel) + block * kPanelColumns);
+  auto* to = reinterpret_cast<uint32_t*>(out);
+  for (size_t k = 0; k < panels.padded_block(); k += 4) {
+    const uint8_t* const group = codes + k / Reader::kDepth * Reader::kBytes;
+    VU four;
+    uint32_t bits = 0;
+    if constexpr (kCodes == PanelCodes::kNine) {
+      four = hn::Xor(hn::BitCast(kDu, hn::LoadU(kD8, group)), hn::Set(kDu, 0x80808080));
+      std::memcpy(&bits, doubled + k, sizeof(bits));
+    } else {
+      four = hn::BitCast(kDu, reader.Bytes(group, k % Reader::kDepth / 4));
+    }
+    hn::StoreU(decoder.template Pair<0>(four, bits), kDu, to);
+    hn::StoreU(decoder.template Pair<1>(four, bits), kDu, to + kPanelColumns);
+    to += 2 * kPanelColumns;
+  }
+  const size_t filled = DepthInTiles(panels.padded_block()) - panels.padded_block();
+  std::fill_n(to, filled / 2 * kPanelColumns, 0U);
+}
+
+// Multiplies the rows of a task with kPanels panels. Columns are decoded in pieces for all rows.
+template <PanelCodes kCodes, size_t kPanels>
+void MultiplyPanels(const ProductTask& task, size_t panel) {
+  constexpr size_t kPieceDepth = 1024;  // of elements of a column: a piece stays in the cache
+  const ProductPanels& panels = *task.panels;
+  const size_t depth = DepthInTiles(panels.padded_block()), num_blocks = panels.num_blocks();
+  const size_t step = std::max<size_t>(1, kPieceDepth / depth);
+  const size_t block_elements = depth * kPanelColumns;
+  const size_t num_rows = task.row_end - task.row_begin;
+  const Scratch columns_scratch(kPanels * step * block_elements * sizeof(uint16_t));
+  const Scratch sums_scratch(RoundUp(num_rows, kTileRows) * kPanels * kPanelColumns *
+                             sizeof(float));
+  auto* const columns = columns_scratch.template data<uint16_t>();
+  auto* const sums = sums_scratch.template data<float>();
+  for (size_t begin = 0; begin < num_blocks; begin += step) {
+    const size_t count = std::min(step, num_blocks - begin);
+    for (size_t p = 0; p < kPanels; ++p) {
+      for (size_t b = 0; b < count; ++b) {
+        DecodeTiles<kCodes>(panels, panel + p, begin + b,
+                            columns + (p * step + b) * block_elements);
+      }
+    }
+    for (size_t row = 0; row < num_rows; row += kTileRows) {
+      const TileOperands operands{task.rows->tiles(task.row_begin + row, begin),
+                                  {columns, columns + (kPanels - 1) * step * block_elements},
+                                  kTileRowBytes,
+                                  depth};
+      AddTileBlocks<kPanels>(operands, count, begin == 0, sums + row * kPanels * kPanelColumns);
+    }
+  }
+  for (size_t row = 0; row < num_rows; ++row) {
+    Sums<1, kPanels> result;
+    const float* const group = sums + row / kTileRows * kTileRows * kPanels * kPanelColumns;
+    for (size_t p = 0; p < kPanels; ++p) {
+      result.values[0][p] =
+          hn::Load(kDf, group + (p * kTileRows + row % kTileRows) * kPanelColumns);
+    }
+    result.Store(task, task.row_begin + row, panel, true);
+  }
+}
+
+template <PanelCodes kCodes>
+void MultiplyCodes(const ProductTask& task) {
+  const TileScope scope(std::min(task.panels->padded_block(), kTileDepth));
+  size_t panel = task.panel_begin;
+  for (; panel + 2 <= task.panel_end; panel += 2) MultiplyPanels<kCodes, 2>(task, panel);
+  if (panel < task.panel_end) MultiplyPanels<kCodes, 1>(task, panel);
+}
+
+void Multiply(const ProductTask& task) {
+  switch (task.panels->codes_kind()) {
+    case PanelCodes::kFour:
+      return MultiplyCodes<PanelCodes::kFour>(task);
+    case PanelCodes::kSix:
+      return MultiplyCodes<PanelCodes::kSix>(task);
+    case PanelCodes::kEight:
+      return MultiplyCodes<PanelCodes::kEight>(task);
+    case PanelCodes::kNine:
+      return MultiplyCodes<PanelCodes::kNine>(task);
+    default:
+      BITPRESS_DCHECK(false);  // floats
+  }
+}
+
+BITPRESS_END_PRODUCTS
+}  // namespace bitpress::kernels::HWY_NAMESPACE
+BITPRESS_AFTER_PRODUCTS
+#endif  // BITPRESS_PRODUCTS_WITH_TILES
+
+#endif  // BITPRESS_KERNELS_TILE_PRODUCTS_INL_H_
