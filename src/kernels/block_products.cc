@@ -12,6 +12,7 @@
 
 #include "base/check.h"
 #include "base/processors.h"
+#include "base/round_up.h"
 #include "kernels/byte_codes.h"
 #include "kernels/dispatch.h"
 #include "kernels/product_task.h"
@@ -80,16 +81,6 @@ size_t ElementsOfGroup(PanelCodes codes) {
   return codes == PanelCodes::kFour ? 8 : codes == PanelCodes::kSix ? 16 : 4;
 }
 
-// Returns whether tiles multiply such a product, and do so faster than vectors.
-bool HasTiles(const ProductPanels& panels, const std::optional<formats::FormatSpec>& rows,
-              size_t num_rows) {
-  constexpr size_t kLeastRows = 16;
-  return ChosenTargetIndex() == kAmxIndex && IsDotAllowed() && num_rows >= kLeastRows &&
-         panels.num_blocks() > 0 && panels.has_close_units() &&
-         formats::IsWholeProduct({panels.spec(), rows}) && FitsTiles(panels.rule()) &&
-         FitsTiles(*formats::BlockUnitsOf(*rows));
-}
-
 RowForm FormOf(const ProductPanels& panels, const std::optional<formats::FormatSpec>& rows) {
   if (!formats::IsWholeProduct({panels.spec(), rows})) return RowForm::kFloats;
   const formats::BlockUnits rule = *formats::BlockUnitsOf(*rows);
@@ -98,6 +89,19 @@ RowForm FormOf(const ProductPanels& panels, const std::optional<formats::FormatS
   const size_t steps = StepsInWords(panels.largest_code(), -rule.least());
   const bool fits = 4 * steps >= ElementsOfGroup(panels.codes_kind());
   return fits ? RowForm::kBytes : RowForm::kWords;
+}
+
+// Returns whether tiles multiply such a product, and do so faster than vectors: these multiply few
+// rows while tiles wait for columns to be decoded, but not in blocks of 16 or by words.
+bool HasTiles(const ProductPanels& panels, const std::optional<formats::FormatSpec>& rows,
+              size_t num_rows) {
+  if (ChosenTargetIndex() != kAmxIndex || !IsDotAllowed() || panels.num_blocks() == 0 ||
+      !panels.has_close_units() || !formats::IsWholeProduct({panels.spec(), rows})) {
+    return false;
+  }
+  const bool is_quick = panels.padded_block() != 16 && FormOf(panels, rows) == RowForm::kBytes;
+  return num_rows >= (is_quick ? 48U : 16U) && FitsTiles(panels.rule()) &&
+         FitsTiles(*formats::BlockUnitsOf(*rows));
 }
 
 void RunVectors(const ProductTask& part) {
@@ -127,11 +131,17 @@ BlockProduct::BlockProduct(const ProductPanels& panels,
   // The largest tiles of one row have eight panels. Few panels are divided evenly instead.
   constexpr size_t kManyPanels = 64;
   panels_per_chunk_ = input.num_rows == 1 && panels.num_panels() >= kManyPanels ? 8 : 4;
+  // Tiles read their rows once for all panels of a task.
+  constexpr size_t kMostTilePanels = 16, kMostTileRows = 384;
+  if (has_tiles()) {
+    panels_per_chunk_ =
+        std::clamp(RoundUp(panels.num_panels() / kManyTasks, 2), size_t{4}, kMostTilePanels);
+  }
   panel_chunks_ = (panels.num_panels() + panels_per_chunk_ - 1) / panels_per_chunk_;
   const size_t wanted = (kManyTasks + panel_chunks_ - 1) / std::max<size_t>(1, panel_chunks_);
   const size_t per_chunk = input.num_rows / std::max<size_t>(1, wanted);
-  rows_per_chunk_ =
-      std::clamp((per_chunk + kLeastRows - 1) / kLeastRows * kLeastRows, kLeastRows, kMostRows);
+  rows_per_chunk_ = std::clamp((per_chunk + kLeastRows - 1) / kLeastRows * kLeastRows, kLeastRows,
+                               has_tiles() ? kMostTileRows : kMostRows);
   row_chunks_ = (input.num_rows + rows_per_chunk_ - 1) / rows_per_chunk_;
 }
 

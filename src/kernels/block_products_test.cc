@@ -211,7 +211,7 @@ void CheckProductsInTiles(const FormatSpec& spec, const ColumnsView& view, size_
 }
 
 TEST_P(BlockProductsInFormat, EqualTheReferenceInTiles) {
-  CheckProductsInTiles(spec_, {40, 150, 1, false}, 19);
+  CheckProductsInTiles(spec_, {40, 150, 1, false}, 50);
 }
 
 TEST(WholeBlockProducts, EqualTheReferenceInPiecesOfTiles) {
@@ -242,7 +242,7 @@ TEST(BlockProducts, LeaveTheTilesOfAThreadAsTheyWere) {
   const Columns columns(spec, {5, 64, 1, false}, 5, /*are_close=*/true);
   ThreadPool pool(1);
   const ProductPanels panels(spec, columns.view, columns.packed.view(), pool);
-  const std::vector<float> a = MatrixNumbers(size_t{16} * 64, 6, true);
+  const std::vector<float> a = MatrixNumbers(size_t{48} * 64, 6, true);
   TileConfiguration others;
   others.bytes[0] = 1;
   for (size_t tile = 0; tile < 8; ++tile) {
@@ -250,10 +250,10 @@ TEST(BlockProducts, LeaveTheTilesOfAThreadAsTheyWere) {
     others.bytes[48 + tile] = 16;
   }
   SetTiles(others);
-  Multiply(panels, spec, a, 16);
+  Multiply(panels, spec, a, 48);
   EXPECT_EQ(ReadTiles(), others);
   ReleaseTiles();
-  Multiply(panels, spec, a, 16);
+  Multiply(panels, spec, a, 48);
   EXPECT_EQ(ReadTiles(), TileConfiguration()) << "none, so that the system need not save them";
 }
 #endif

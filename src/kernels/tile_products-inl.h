@@ -88,53 +88,101 @@ HWY_INLINE void DecodeTiles(const ProductPanels& panels, size_t panel, size_t bl
   std::fill_n(to, filled / 2 * kPanelColumns, 0U);
 }
 
-// Multiplies the rows of a task with kPanels panels. Columns are decoded in pieces for all rows.
-template <PanelCodes kCodes, size_t kPanels>
-void MultiplyPanels(const ProductTask& task, size_t panel) {
-  constexpr size_t kPieceDepth = 1024;  // of elements of a column: a piece stays in the cache
-  const ProductPanels& panels = *task.panels;
-  const size_t depth = DepthInTiles(panels.padded_block()), num_blocks = panels.num_blocks();
-  const size_t step = std::max<size_t>(1, kPieceDepth / depth);
-  const size_t block_elements = depth * kPanelColumns;
-  const size_t num_rows = task.row_end - task.row_begin;
-  const Scratch columns_scratch(kPanels * step * block_elements * sizeof(uint16_t));
-  const Scratch sums_scratch(RoundUp(num_rows, kTileRows) * kPanels * kPanelColumns *
-                             sizeof(float));
-  auto* const columns = columns_scratch.template data<uint16_t>();
-  auto* const sums = sums_scratch.template data<float>();
-  for (size_t begin = 0; begin < num_blocks; begin += step) {
-    const size_t count = std::min(step, num_blocks - begin);
-    for (size_t p = 0; p < kPanels; ++p) {
-      for (size_t b = 0; b < count; ++b) {
-        DecodeTiles<kCodes>(panels, panel + p, begin + b,
-                            columns + (p * step + b) * block_elements);
-      }
+// A piece of one or two panels, whose values stay in the cache: blocks [begin, end).
+struct PanelPiece {
+  size_t panel, begin, end;
+};
+
+// Asks for the codes of a piece, which come from memory while products of another one run, a share
+// for each of `num_steps` steps.
+HWY_INLINE void PrefetchCodes(const ProductPanels& panels, const PanelPiece& piece,
+                              size_t num_panels, size_t step, size_t num_steps) {
+  constexpr size_t kLine = 64;
+  const size_t lines = (piece.end - piece.begin) * panels.block_bytes() / kLine;
+  for (size_t p = 0; p < num_panels; ++p) {
+    const uint8_t* const codes = panels.codes(piece.panel + p) + piece.begin * panels.block_bytes();
+    for (size_t line = lines * step / num_steps; line < lines * (step + 1) / num_steps; ++line) {
+      _mm_prefetch(reinterpret_cast<const char*>(codes + line * kLine), _MM_HINT_T1);
     }
-    for (size_t row = 0; row < num_rows; row += kTileRows) {
-      const TileOperands operands{task.rows->tiles(task.row_begin + row, begin),
-                                  {columns, columns + (kPanels - 1) * step * block_elements},
-                                  kTileRowBytes,
-                                  depth};
-      AddTileBlocks<kPanels>(operands, count, begin == 0, sums + row * kPanels * kPanelColumns);
-    }
-  }
-  for (size_t row = 0; row < num_rows; ++row) {
-    Sums<1, kPanels> result;
-    const float* const group = sums + row / kTileRows * kTileRows * kPanels * kPanelColumns;
-    for (size_t p = 0; p < kPanels; ++p) {
-      result.values[0][p] =
-          hn::Load(kDf, group + (p * kTileRows + row % kTileRows) * kPanelColumns);
-    }
-    result.Store(task, task.row_begin + row, panel, true);
   }
 }
 
+// Adds the products of the rows of a task with a piece of kPanels panels to `sums` [groups of rows,
+// panels, rows, columns]. There is room for the piece's values at `columns`.
+template <PanelCodes kCodes, size_t kPanels>
+void AddPiece(const ProductTask& task, const PanelPiece& piece, const PanelPiece& next,
+              uint16_t* columns, float* sums) {
+  const ProductPanels& panels = *task.panels;
+  const size_t depth = DepthInTiles(panels.padded_block()), count = piece.end - piece.begin;
+  const size_t block_elements = depth * kPanelColumns;
+  for (size_t p = 0; p < kPanels; ++p) {
+    for (size_t b = 0; b < count; ++b) {
+      DecodeTiles<kCodes>(panels, piece.panel + p, piece.begin + b,
+                          columns + (p * count + b) * block_elements);
+    }
+  }
+  const size_t num_groups = CeilDivide(task.row_end - task.row_begin, kTileRows);
+  for (size_t group = 0; group < num_groups; ++group) {
+    PrefetchCodes(panels, next, kPanels, group, num_groups);
+    const TileOperands operands{task.rows->tiles(task.row_begin + group * kTileRows, piece.begin),
+                                {columns, columns + (kPanels - 1) * count * block_elements},
+                                kTileRowBytes,
+                                depth};
+    AddTileBlocks<kPanels>(operands, count, piece.begin == 0,
+                           sums + group * kPanels * kTileRows * kPanelColumns);
+  }
+}
+
+// Stores the sums of one row, which AddPiece left.
+template <size_t kPanels>
+HWY_INLINE void StoreRow(const ProductTask& task, size_t row, size_t panel, const float* sums) {
+  const size_t group = row / kTileRows, within = row % kTileRows;
+  Sums<1, kPanels> result;
+  for (size_t p = 0; p < kPanels; ++p) {
+    result.values[0][p] =
+        hn::Load(kDf, sums + ((group * kPanels + p) * kTileRows + within) * kPanelColumns);
+  }
+  result.Store(task, task.row_begin + row, panel, true);
+}
+
+// Multiplies panels in pairs, and a last one alone. All of them read a piece of the rows before the
+// next piece, so that it stays in the cache.
 template <PanelCodes kCodes>
 void MultiplyCodes(const ProductTask& task) {
-  const TileScope scope(std::min(task.panels->padded_block(), kTileDepth));
-  size_t panel = task.panel_begin;
-  for (; panel + 2 <= task.panel_end; panel += 2) MultiplyPanels<kCodes, 2>(task, panel);
-  if (panel < task.panel_end) MultiplyPanels<kCodes, 1>(task, panel);
+  constexpr size_t kPieceDepth = 512;  // elements of a column
+  const ProductPanels& panels = *task.panels;
+  const size_t depth = DepthInTiles(panels.padded_block()), num_blocks = panels.num_blocks();
+  const size_t step = std::max<size_t>(1, kPieceDepth / depth);
+  const size_t num_rows = task.row_end - task.row_begin;
+  const size_t panel_floats = RoundUp(num_rows, kTileRows) * kPanelColumns;
+  const Scratch columns_scratch(2 * step * depth * kPanelColumns * sizeof(uint16_t));
+  const Scratch sums_scratch((task.panel_end - task.panel_begin) * panel_floats * sizeof(float));
+  auto* const columns = columns_scratch.template data<uint16_t>();
+  auto* const sums = sums_scratch.template data<float>();
+  const TileScope scope(std::min(panels.padded_block(), kTileDepth));
+  for (size_t begin = 0; begin < num_blocks; begin += step) {
+    const size_t end = std::min(begin + step, num_blocks);
+    for (size_t panel = task.panel_begin; panel < task.panel_end; panel += 2) {
+      const PanelPiece piece{panel, begin, end};
+      float* const of_panel = sums + (panel - task.panel_begin) * panel_floats;
+      if (panel + 1 == task.panel_end) {
+        AddPiece<kCodes, 1>(task, piece, {panel, end, end}, columns, of_panel);
+        continue;
+      }
+      const bool is_last = panel + 4 > task.panel_end;
+      const PanelPiece next =
+          is_last ? PanelPiece{task.panel_begin, end, std::min(end + step, num_blocks)}
+                  : PanelPiece{panel + 2, begin, end};
+      AddPiece<kCodes, 2>(task, piece, next, columns, of_panel);
+    }
+  }
+  for (size_t row = 0; row < num_rows; ++row) {
+    for (size_t panel = task.panel_begin; panel < task.panel_end; panel += 2) {
+      const float* const of_panel = sums + (panel - task.panel_begin) * panel_floats;
+      panel + 1 < task.panel_end ? StoreRow<2>(task, row, panel, of_panel)
+                                 : StoreRow<1>(task, row, panel, of_panel);
+    }
+  }
 }
 
 void Multiply(const ProductTask& task) {
