@@ -93,10 +93,10 @@ RowForm FormOf(const ProductPanels& panels, const std::optional<formats::FormatS
 
 // Returns whether tiles multiply such a product, and do so faster than vectors: these multiply few
 // rows while tiles wait for columns to be decoded, but not in blocks of 16 or by words.
-bool HasTiles(const ProductPanels& panels, const std::optional<formats::FormatSpec>& rows,
-              size_t num_rows) {
-  if (ChosenTargetIndex() != kAmxIndex || !IsDotAllowed() || panels.num_blocks() == 0 ||
-      !panels.has_close_units() || !formats::IsWholeProduct({panels.spec(), rows})) {
+bool AreQuickInTiles(const ProductPanels& panels, const std::optional<formats::FormatSpec>& rows,
+                     size_t num_rows) {
+  if (!HasTiles() || panels.num_blocks() == 0 || !panels.has_close_units() ||
+      !formats::IsWholeProduct({panels.spec(), rows})) {
     return false;
   }
   const bool is_quick = panels.padded_block() != 16 && FormOf(panels, rows) == RowForm::kBytes;
@@ -119,7 +119,7 @@ BlockProduct::BlockProduct(const ProductPanels& panels,
       input_(input),
       output_(output),
       rows_(panels, rows,
-            HasTiles(panels, rows, input.num_rows) ? RowForm::kTiles : FormOf(panels, rows),
+            AreQuickInTiles(panels, rows, input.num_rows) ? RowForm::kTiles : FormOf(panels, rows),
             input.data, input.num_rows, input.stride) {
   BITPRESS_DCHECK(formats::WhyNoProduct({panels.spec(), rows}).empty());
   if (formats::IsWholeProduct({panels.spec(), rows})) {
@@ -178,6 +178,7 @@ void BlockProduct::Run() {
 
 void UseDotProducts(bool is_allowed) { IsDotAllowed() = is_allowed; }
 bool HasDotProducts() { return DotKernel() != nullptr; }
+bool HasTiles() { return ChosenTargetIndex() == kAmxIndex && IsDotAllowed(); }
 
 }  // namespace bitpress::kernels
 #endif

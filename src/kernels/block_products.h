@@ -79,5 +79,7 @@ class BlockProduct {
 void UseDotProducts(bool is_allowed);
 // Returns whether the processor has them, and they are used.
 bool HasDotProducts();
+// Returns whether the kernels may use tiles ("AMX"), too.
+bool HasTiles();
 
 }  // namespace bitpress::kernels

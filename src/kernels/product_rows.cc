@@ -178,8 +178,7 @@ void ProductRows::TakeTileRow(size_t row, const float* values) {
       from = padded.data();
     }
     const WholeBlock taken = take(rule_, from, padded_block_, elements.data());
-    fit = fit && (taken.unit == formats::kNanUnit ||
-                  (taken.unit >= kLeastTileUnit && taken.unit <= kLargestTileUnit));
+    fit = fit && FitsTiles(taken.unit);
     uint16_t* to = Tiles(row / kTileRows * kTileRows, block) + row % kTileRows * depth;
     for (size_t k = 0; k < padded_block_; k += depth) {
       std::copy_n(elements.data() + k, depth, to);

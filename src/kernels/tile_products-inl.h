@@ -93,6 +93,22 @@ struct PanelPiece {
   size_t panel, begin, end;
 };
 
+// A piece's blocks of kTileRows rows and of panels, one after another.
+struct ProductOperands {
+  const uint16_t* first_row;
+  const uint16_t* first_column;
+  size_t panel_elements, block_depth;
+
+  HWY_INLINE size_t depth() const { return block_depth; }
+  HWY_INLINE const uint16_t* rows(size_t block) const {
+    return first_row + block * kTileRows * block_depth;
+  }
+  HWY_INLINE const uint16_t* columns(size_t block, size_t panel) const {
+    return first_column + panel * panel_elements + block * kPanelColumns * block_depth;
+  }
+  HWY_INLINE size_t column_stride() const { return kTileRowBytes; }
+};
+
 // Asks for the codes of a piece, which come from memory while products of another one run, a share
 // for each of `num_steps` steps.
 HWY_INLINE void PrefetchCodes(const ProductPanels& panels, const PanelPiece& piece,
@@ -124,10 +140,9 @@ void AddPiece(const ProductTask& task, const PanelPiece& piece, const PanelPiece
   const size_t num_groups = CeilDivide(task.row_end - task.row_begin, kTileRows);
   for (size_t group = 0; group < num_groups; ++group) {
     PrefetchCodes(panels, next, kPanels, group, num_groups);
-    const TileOperands operands{task.rows->tiles(task.row_begin + group * kTileRows, piece.begin),
-                                {columns, columns + (kPanels - 1) * count * block_elements},
-                                kTileRowBytes,
-                                depth};
+    const ProductOperands operands{
+        task.rows->tiles(task.row_begin + group * kTileRows, piece.begin), columns,
+        count * block_elements, depth};
     AddTileBlocks<kPanels>(operands, count, piece.begin == 0,
                            sums + group * kPanels * kTileRows * kPanelColumns);
   }

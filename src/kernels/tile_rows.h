@@ -8,7 +8,7 @@
 // One addition to the sums of the blocks before rounds as the specification's multiply-add.
 #pragma once
 
-#include <algorithm>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 
@@ -28,6 +28,14 @@ inline size_t DepthInTiles(size_t padded_block) {
   return padded_block <= kTileDepth ? padded_block : RoundUp(padded_block, kTileDepth);
 }
 
+// Returns a value that bfloat16 holds exactly, or NaN.
+inline uint16_t Bfloat16Of(float value) {
+  return static_cast<uint16_t>(std::bit_cast<uint32_t>(value) >> 16U);
+}
+inline float FloatOfBfloat16(uint16_t bits) {
+  return std::bit_cast<float>(static_cast<uint32_t>(bits) << 16U);
+}
+
 // Returns whether all elements are exact in bfloat16.
 inline bool FitsTiles(const formats::BlockUnits& rule) {
   constexpr int kLargest = 256;
@@ -38,5 +46,8 @@ inline bool FitsTiles(const formats::BlockUnits& rule) {
 // is below 2^-126, nor 2^22 of them above 2^126.
 inline constexpr uint8_t kLeastTileUnit = formats::kUnitBias - 96;
 inline constexpr uint8_t kLargestTileUnit = formats::kUnitBias + 74;
+inline bool FitsTiles(uint8_t unit) {
+  return unit == formats::kNanUnit || (unit >= kLeastTileUnit && unit <= kLargestTileUnit);
+}
 
 }  // namespace bitpress::kernels

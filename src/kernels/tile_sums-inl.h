@@ -20,33 +20,28 @@ BITPRESS_BEFORE_PRODUCTS
 namespace bitpress::kernels::HWY_NAMESPACE {
 BITPRESS_BEGIN_PRODUCTS
 
-// Where the blocks of rows and columns lie. Blocks of rows follow each other, tile after tile.
-struct TileOperands {
-  const uint16_t* rows;
-  const uint16_t* columns[2];
-  size_t column_stride;  // in bytes, from a pair of elements of the columns to the next
-  size_t depth;          // of a block, filled up
-};
-
 // The sums of one block, of rows with each panel.
 template <size_t kPanels>
 using BlockTiles = float[kPanels][kTileRows][kPanelColumns];
 
-// Multiplies a block. Tiles of different sets are independent of each other.
-template <int kSet, size_t kPanels>
-HWY_INLINE void MultiplyBlock(const TileOperands& at, size_t block, BlockTiles<kPanels>& to) {
+// Multiplies a block. Tiles of different sets are independent of each other. Operands say where
+// blocks lie: rows(block), a tile of each kTileDepth elements; columns(block, panel), of which
+// pairs of elements are column_stride() bytes apart; and depth(), the elements of a block, filled
+// up.
+template <int kSet, size_t kPanels, class Operands>
+HWY_INLINE void MultiplyBlock(const Operands& at, size_t block, BlockTiles<kPanels>& to) {
   constexpr int kFirst = kSumTile + 2 * kSet, kRows = kRowTile + kSet;
-  const size_t tile_depth = std::min(at.depth, kTileDepth);
+  const size_t depth = at.depth(), tile_depth = std::min(depth, kTileDepth);
+  const size_t stride = at.column_stride();
   ClearTile<kFirst>();
   if constexpr (kPanels > 1) ClearTile<kFirst + 1>();
-  for (size_t k = 0; k < at.depth; k += tile_depth) {
-    const size_t element = block * at.depth + k;
-    const size_t column = element / 2 * at.column_stride / sizeof(uint16_t);
-    LoadTile<kRows>(at.rows + element * kTileRows, tile_depth * sizeof(uint16_t));
-    LoadTile<kColumnTile>(at.columns[0] + column, at.column_stride);
+  for (size_t k = 0; k < depth; k += tile_depth) {
+    const size_t column = k / 2 * stride / sizeof(uint16_t);
+    LoadTile<kRows>(at.rows(block) + k * kTileRows, tile_depth * sizeof(uint16_t));
+    LoadTile<kColumnTile>(at.columns(block, 0) + column, stride);
     AddTileProducts<kFirst, kRows, kColumnTile>();
     if constexpr (kPanels > 1) {
-      LoadTile<kColumnTile + 1>(at.columns[1] + column, at.column_stride);
+      LoadTile<kColumnTile + 1>(at.columns(block, 1) + column, stride);
       AddTileProducts<kFirst + 1, kRows, kColumnTile + 1>();
     }
   }
@@ -67,8 +62,8 @@ HWY_INLINE void AddTiles(const BlockTiles<kPanels>& tiles, VF (&sums)[kPanels][k
 
 // Adds the first `count` blocks to sums [panels, rows, columns], which are zeros before the first.
 // The products of a block run while those of the one before are added.
-template <size_t kPanels>
-HWY_INLINE void AddTileBlocks(const TileOperands& at, size_t count, bool is_first, float* to) {
+template <size_t kPanels, class Operands>
+HWY_INLINE void AddTileBlocks(const Operands& at, size_t count, bool is_first, float* to) {
   VF sums[kPanels][kTileRows];
   for (size_t p = 0; p < kPanels; ++p) {
     for (size_t r = 0; r < kTileRows; ++r) {
