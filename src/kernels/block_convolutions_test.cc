@@ -97,6 +97,9 @@ void CheckConvolution(const ConvolutionFormats& formats, const ConvolutionShape&
   }
   OnEveryVariant([&] {
     const ConvolutionWeights weights(formats, shape, blocks, packed.view(), pool);
+    if (are_close && shape.outputs > 64 && weights.is_whole()) {
+      EXPECT_EQ(weights.form() == ColumnForm::kTiles, CurrentTarget() == "AMX");
+    }
     for (const ConvolutionCase& test : cases) {
       std::vector<float> y(test.expected.size(), -7.0F);
       ConvolutionOutput output = test.output();
@@ -141,6 +144,15 @@ TEST_P(BlockConvolutionsInFormats, EqualTheReference) {
     for (const WeightBlocks blocks : {WeightBlocks::kAlongChannels, WeightBlocks::kAlongAll}) {
       CheckConvolution(formats, shape, blocks);
     }
+    CheckConvolution(formats, shape, WeightBlocks::kAlongChannels, 1, /*are_close=*/true);
+  }
+  // Tiles multiply what has many outputs and much to sum.
+  ConvolutionShape deep{2, 100, 70, 1, {7, 9}, {1, 1}};
+  ConvolutionShape padded{1, 36, 66, 1, {6, 7}, {3, 3}};
+  padded.pads_begin = padded.pads_end = {1, 1};
+  unusual.channels = 40;
+  unusual.outputs = 65;
+  for (const ConvolutionShape& shape : {deep, padded, unusual}) {
     CheckConvolution(formats, shape, WeightBlocks::kAlongChannels, 1, /*are_close=*/true);
   }
 }

@@ -104,7 +104,12 @@ void ConvolutionWeights::ChooseForm(const formats::ConvolutionFormats& formats, 
   if (form_ != ColumnForm::kBytes) offset_ = 0;
 }
 
-bool ConvolutionWeights::IsQuickInTiles() const { return form_ == ColumnForm::kWords || true; }
+bool ConvolutionWeights::IsQuickInTiles() const {
+  // With less to sum, tiles cost more than their products gain. They take the time of 16 outputs.
+  constexpr size_t kLeastDepth = 96;
+  constexpr int64_t kLeastOutputs = 64;
+  return form_ == ColumnForm::kWords || (depth_ >= kLeastDepth && shape_.outputs >= kLeastOutputs);
+}
 
 size_t ConvolutionWeights::channels_of(size_t block) const {
   return std::min(block_size_, static_cast<size_t>(shape_.channels) - block * block_size_);
