@@ -157,6 +157,7 @@ void BlockProduct::RunTask(size_t task) const {
   RunVectors(part);
 }
 
+// Rows with tiny or huge units are rare, so that each task takes its own apart again.
 void BlockProduct::RunWithoutTiles(ProductTask part) const {
   ProductRows rows(panels_, format_, FormOf(panels_, format_),
                    input_.data + part.row_begin * input_.stride, part.row_end - part.row_begin,

@@ -149,10 +149,12 @@ void ConvolutionWeights::TakeOutput(const formats::BlockUnits& rule, size_t outp
       const uint8_t taken = TakeApart(rule, values + b * block_size_ * segments + s, segments,
                                       length, numbers.data());
       *unit = std::bit_cast<float>(uint32_t{taken} << 23U);
-      if (has_tiles)
+      if (has_tiles) {
         WriteTile(output, s * blocks_per_segment_ + b, *unit, {numbers.data(), length});
+        unit += kOutputGroup;
+        continue;
+      }
       unit += kOutputGroup;
-      if (has_tiles) continue;
       int32_t sum = 0;
       for (size_t k = 0; k < length; ++k) sum += numbers[k];
       *start = kWholeStartBits - offset_ * sum;

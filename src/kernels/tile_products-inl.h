@@ -9,7 +9,10 @@
 #include <hwy/highway.h>
 
 #include <algorithm>
+#include <cstring>
 
+#include "base/check.h"
+#include "base/round_up.h"
 #include "kernels/product_codes-inl.h"
 #include "kernels/product_sums-inl.h"
 #include "kernels/product_task.h"
