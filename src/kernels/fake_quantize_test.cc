@@ -270,6 +270,12 @@ TEST(CpuTarget, UnknownNamesAreRefused) {
   EXPECT_EQ(CurrentTarget(), SupportedTargets().front());
 }
 
+TEST(CpuTarget, AmxHasTheVectorsOfAvx3) {
+  OnEveryTarget(
+      [] { EXPECT_EQ(CurrentVectors(), CurrentTarget() == "AMX" ? "AVX3" : CurrentTarget()); });
+  EXPECT_TRUE(!AreTilesRefused() || SupportedTargets().front() == "AVX3");
+}
+
 TEST(Half, AllHalvesComeBack) {
   std::vector<uint16_t> halves(1 << 16), back(1 << 16);
   for (size_t i = 0; i < halves.size(); ++i) halves[i] = static_cast<uint16_t>(i);
