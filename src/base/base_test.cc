@@ -4,6 +4,7 @@
 #include <array>
 #include <atomic>
 #include <filesystem>
+#include <fstream>
 #include <thread>
 
 #include "base/atomic_file.h"
@@ -16,6 +17,7 @@
 #include "base/processors.h"
 #include "base/scratch_folder.h"
 #include "base/spillable_array.h"
+#include "base/system_files.h"
 #include "base/task_guard.h"
 #include "base/tensor.h"
 #include "base/test_support.h"
@@ -209,6 +211,26 @@ TEST(FileStamps, SeeThatAFileChanged) {
   WriteFile(missing, "");
   EXPECT_FALSE(again.AreUnchanged());
   fs::remove_all(folder);
+}
+
+TEST(SystemFiles, OfMoreThan4GiBAreCutAndExtended) {
+  const TemporaryFolder folder;
+  const fs::path path = folder / "large";
+  constexpr uint64_t kLarge = (uint64_t{5} << 30) + 3;
+  WriteFile(path, "text");
+  ASSERT_FALSE(ResizeFile(path, kLarge));  // a hole, which takes no space
+  EXPECT_EQ(fs::file_size(path), kLarge);
+  std::ofstream(path, std::ios::binary | std::ios::app) << "behind";
+  std::ifstream file(path, std::ios::binary);
+  file.seekg(static_cast<std::streamoff>(kLarge));
+  std::string word;
+  file >> word;
+  EXPECT_EQ(word, "behind");
+  ASSERT_FALSE(ResizeFile(path, kLarge - 1));
+  EXPECT_EQ(fs::file_size(path), kLarge - 1);
+  ASSERT_FALSE(ResizeFile(path, 4));
+  EXPECT_EQ(ReadFile(path), "text");
+  EXPECT_TRUE(ResizeFile(folder / "missing", 4));
 }
 
 TEST(ScratchFolder, BesideAFileHasAFreeName) {

@@ -62,6 +62,10 @@ struct FileStamp {
 // Returns the present stamp of a file; nothing if there is none.
 std::optional<FileStamp> StampOf(const std::filesystem::path& path);
 
+// Cuts a file, or puts zeros behind it. The standard library of some Windows compilers takes sizes
+// below 2 GiB only.
+std::error_code ResizeFile(const std::filesystem::path& path, uint64_t num_bytes);
+
 // Returns why this process cannot read a file or folder that exists; no error if it can.
 std::error_code WhyUnreadable(const std::filesystem::path& path);
 

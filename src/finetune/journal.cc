@@ -4,13 +4,13 @@
 
 #include <bit>
 #include <set>
-#include <system_error>
 #include <utility>
 
 #include "base/atomic_file.h"
 #include "base/byte_stream.h"
 #include "base/error.h"
 #include "base/paths.h"
+#include "base/system_files.h"
 #include "ops/operator_traits.h"
 
 namespace bitpress::finetune {
@@ -127,6 +127,10 @@ std::string HeadOf(std::string_view record) {
   return std::move(head.bytes());
 }
 
+[[noreturn]] void FailToWrite(const std::filesystem::path& path) {
+  Fail(ErrorCode::kIo, "cannot write the journal '{}'", PathText(path));
+}
+
 // Reads the two lines that a journal starts with. Throws Error naming the file.
 std::string ReadHeader(std::ifstream& file, const std::filesystem::path& path) {
   std::string magic;
@@ -210,11 +214,10 @@ LearningJournal::LearningJournal(std::filesystem::path path, const std::string& 
   if (path_.empty()) return;
   Read(fmt::format("{}{}\n", kMagic, key));
   file_.open(path_, std::ios::binary | std::ios::app);
-  if (!file_) Fail(ErrorCode::kIo, "cannot write the journal '{}'", PathText(path_));
+  if (!file_) FailToWrite(path_);
 }
 
 void LearningJournal::Read(const std::string& header) {
-  std::error_code error;
   std::ifstream file(SystemPath(path_), std::ios::binary);
   if (ReadBytes(file, header.size()) == header) {
     uintmax_t end = header.size();
@@ -227,13 +230,12 @@ void LearningJournal::Read(const std::string& header) {
       }
       end += kRecordHead + record->size();
     }
-    std::filesystem::resize_file(path_, end, error);
-    if (!error) return;
-    found_.clear();
+    if (ResizeFile(path_, end)) FailToWrite(path_);
+    return;
   }
   std::ofstream anew(SystemPath(path_), std::ios::binary | std::ios::trunc);
   anew << header;
-  if (!anew.flush()) Fail(ErrorCode::kIo, "cannot write the journal '{}'", PathText(path_));
+  if (!anew.flush()) FailToWrite(path_);
 }
 
 std::optional<LearnedLayer> LearningJournal::Find(const std::string& weight) const {
@@ -254,7 +256,7 @@ void LearningJournal::Add(const LearnedLayer& layer) {
   constexpr uint64_t kMost = UINT32_MAX;
   if (record.size() > kMost) return;  // a later run learns the layer again
   file_ << HeadOf(record) << record;
-  if (!file_.flush()) Fail(ErrorCode::kIo, "cannot write the journal '{}'", PathText(path_));
+  if (!file_.flush()) FailToWrite(path_);
 }
 
 }  // namespace bitpress::finetune

@@ -7,6 +7,10 @@
 namespace bitpress::finetune {
 namespace {
 
+// Products of floats leave so much of a mean square, relative to what was there before the means
+// were taken out, where nothing changes from position to position.
+constexpr double kRounding = 0x1p-22;
+
 // Returns the ridge for a matrix with this noise, all as squares of norms.
 double RidgeFor(double noise, double spread) {
   // Mix: share = noise / (noise + spread) of the identity, and so share / (1 - share) beside C.
@@ -34,6 +38,7 @@ NoiseRidges RidgesOf(const LinearLayer& layer, const Moments& first, const Momen
     double of_product = 0;
     double a_trace = 0;
     double b_trace = 0;
+    double with_means = 0;
     for (size_t i = 0; i < columns; ++i) {
       for (size_t j = 0; j <= i; ++j) {
         const double x = a[i * columns + j] / n - a_centre * a_sums[i] * a_sums[j];
@@ -44,10 +49,12 @@ NoiseRidges RidgesOf(const LinearLayer& layer, const Moments& first, const Momen
         if (i != j) continue;
         a_trace += x;
         b_trace += y;
+        with_means += a[i * columns + i] / n + b[i * columns + i] / m;
       }
     }
+    // Inputs that never change, as at a single position, say nothing.
+    if (!(a_trace + b_trace > kRounding * with_means)) continue;
     const double mean = (a_trace + b_trace) / 2 / static_cast<double>(columns);
-    if (!(mean > 0)) continue;  // no input, or one that never changes
     difference += of_difference / (mean * mean);
     product += of_product / (mean * mean) -
                a_trace * b_trace / static_cast<double>(columns) / (mean * mean);

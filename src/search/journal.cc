@@ -2,12 +2,12 @@
 
 #include <set>
 #include <string_view>
-#include <system_error>
 #include <utility>
 
 #include "base/atomic_file.h"
 #include "base/error.h"
 #include "base/paths.h"
+#include "base/system_files.h"
 
 namespace bitpress::search {
 namespace {
@@ -85,13 +85,13 @@ MeasurementJournal::MeasurementJournal(std::filesystem::path path, const std::st
       });
     }
   }
-  std::error_code error;
-  if (good > 0) std::filesystem::resize_file(path_, good, error);
-  const bool is_new = good == 0 || error;
-  if (is_new) found_.clear();
+  const bool is_new = good == 0;
+  const bool is_cut = is_new || !ResizeFile(path_, good);
   file_.open(path_, std::ios::binary | (is_new ? std::ios::trunc : std::ios::app));
   if (is_new) file_ << header;
-  if (!file_.flush()) Fail(ErrorCode::kIo, "cannot write the journal '{}'", PathText(path_));
+  if (!is_cut || !file_.flush()) {
+    Fail(ErrorCode::kIo, "cannot write the journal '{}'", PathText(path_));
+  }
 }
 
 void MeasurementJournal::Add(const std::string& name, const Json& record) {

@@ -99,6 +99,12 @@ std::optional<FileStamp> StampOf(const std::filesystem::path& path) {
                    static_cast<uint64_t>(status.st_size), changed.tv_sec, changed.tv_nsec};
 }
 
+std::error_code ResizeFile(const std::filesystem::path& path, uint64_t num_bytes) {
+  std::error_code error;
+  std::filesystem::resize_file(path, num_bytes, error);
+  return error;
+}
+
 std::error_code WhyUnreadable(const std::filesystem::path& path) {
   return ::access(path.c_str(), R_OK) == 0 ? std::error_code() : LastError();
 }

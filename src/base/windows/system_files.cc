@@ -118,6 +118,18 @@ std::optional<FileStamp> StampOf(const std::filesystem::path& path) {
                    static_cast<int64_t>(ticks % kTicksPerSecond * 100)};
 }
 
+std::error_code ResizeFile(const std::filesystem::path& path, uint64_t num_bytes) {
+  const SystemFile file(reinterpret_cast<intptr_t>(
+      ::CreateFileW(SystemPath(path).c_str(), GENERIC_WRITE, kShareAll, nullptr, OPEN_EXISTING,
+                    FILE_ATTRIBUTE_NORMAL, nullptr)));
+  FILE_END_OF_FILE_INFO end{};
+  end.EndOfFile.QuadPart = static_cast<LONGLONG>(num_bytes);
+  const bool is_done =
+      file.is_open() &&
+      ::SetFileInformationByHandle(HandleOf(file), FileEndOfFileInfo, &end, sizeof end) != 0;
+  return is_done ? std::error_code() : LastError();
+}
+
 std::error_code WhyUnreadable(const std::filesystem::path& path) {
   std::error_code error;
   const SystemFile file(path, SystemFile::Use::kRead, error);
