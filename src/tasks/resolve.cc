@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "base/messages.h"
 #include "base/paths.h"
+#include "calibrate/compared_values.h"
 #include "calibrate/guard.h"
 #include "calibrate/resolve_caches.h"
 #include "calibrate/resolve_params.h"
@@ -227,6 +228,9 @@ ResolvedModel ResolveModel(const QuantizeOptions& given, ThreadPool& pool, Quant
   }
   Prepared prepared = PrepareModel(options, config, rewrites, report);
   report.prepared_parts = graph::MeasureParts(prepared.model);
+  for (const calibrate::ComparedValue& value : calibrate::ComparedValues(prepared.model)) {
+    if (value.reader) report.chosen_outputs.insert(value.output);
+  }
   if (has_plan) {
     WithContext(fmt::format("plan '{}'", PathText(options.plan_file)),
                 [&] { plan::CheckFits(report.plan, prepared.model); });
