@@ -227,7 +227,8 @@ void AddAutoCommand(CLI::App& program) {
   AddWordOption<tasks::Want>(
       *command, "--want", options->request.want, Words<tasks::Want>(tasks::kWantWords).first(4),
       "what the file shall be, within the limits. balanced (default): the smallest that is not "
-      "slower than the float model; smaller: the smallest; faster: the fastest; closest: the one "
+      "slower than the float model, or a clearly faster one within 5 % of its size; smaller: the "
+      "smallest; faster: the fastest; closest: the one "
       "that loses least");
   command
       ->add_option("--budget", options->budget,
