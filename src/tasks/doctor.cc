@@ -105,8 +105,8 @@ class Examination {
     if (kernels::AreTilesRefused()) {
       Add(Kind::kWarning,
           "the system does not let this process use the processor's tiles (AMX), so that products "
-          "from codes take up to three times as long: Linux does since version 5.16, but some "
-          "containers forbid arch_prctl");
+          "from codes take up to three times as long: Linux lets it since version 5.16, unless a "
+          "container forbids arch_prctl");
     }
     const bool has_vnni = Has("avx512_vnni") || Has("avx_vnni");
     if (report_.architecture == "x86-64" && !has_vnni) {
