@@ -118,6 +118,7 @@ void BindTargetReport(nb::module_& module) {
   BindFields<deploy::OutputCloseness>(module, "OutputCloseness",
                                       "The closeness of one output to that of the model that was "
                                       "quantized. Samples count alike.");
+  BindFields<deploy::OtherShape>(module, "OtherShape", "An output whose shape differed in runs.");
   BindFields<deploy::Closeness>(
       module, "Closeness", "How close the outputs are to those of the model that was quantized.");
   BindFields<deploy::Speed>(module, "Speed",
