@@ -46,12 +46,29 @@ std::string DescribeTrial(const tasks::AutoTrial& trial, const tasks::AutoReport
                      trial.config, loss, HumanBytes(trial.file_bytes), 100 * share, time);
 }
 
+// Returns what the float model reaches against labels: "float model: top-1 95.1 %". Figures that
+// are low already there tell that photos or labels are not as the model needs them.
+std::string DescribeFloat(const evaluate::EvaluationReport& evaluation) {
+  std::vector<std::string> figures;
+  if (evaluation.reference_top1) {
+    figures.push_back(fmt::format("top-1 {:.1f} %", 100 * *evaluation.reference_top1));
+  }
+  if (evaluation.task) {
+    for (const evaluate::TaskFigure& figure : evaluation.task->figures) {
+      if (figure.reference)
+        figures.push_back(fmt::format("{} {:.4g}", figure.name, *figure.reference));
+    }
+  }
+  return figures.empty() ? "" : fmt::format("float model: {}\n", Join(figures, ", "));
+}
+
 std::string DescribeHead(const tasks::AutoReport& report) {
+  const auto& evaluation = report.trials[0].evaluation;
   std::string text = fmt::format(
       "{} network, {}{}\n", WordOf<ops::NetworkKind>(ops::kNetworkKindWords, report.network),
       HumanBytes(report.float_bytes),
-      report.num_measured > 0 ? fmt::format(", measured on {} samples at most", report.num_measured)
-                              : "");
+      evaluation ? ", measured on " + WithNoun(evaluation->num_samples, "sample") : "");
+  if (evaluation) text += DescribeFloat(*evaluation);
   return text + fmt::format("  {:<28} {:>10} {:>10} {:>7} {:>8}   (+: {})\n", "configuration",
                             "loss", "bytes", "of float", "time", report.goals.limits.Text());
 }
@@ -59,6 +76,7 @@ std::string DescribeHead(const tasks::AutoReport& report) {
 std::string_view DescribeWant(tasks::Want want) {
   switch (want) {
     case tasks::Want::kBalanced:
+      return "the smallest of those that keep the limits, or a faster one within 5 % of its size";
     case tasks::Want::kSmaller:
       return "the smallest of those that keep the limits";
     case tasks::Want::kFaster:
@@ -122,6 +140,12 @@ void RunAuto(AutoArguments& options) {
   request.sample_words = SampleWords(options.samples);
   request.validation = options.validation.Spec();
   request.validation.image = options.samples.image;
+  if (request.validation.is_given() && !options.samples.labels.empty() &&
+      options.validation.labels.empty()) {
+    Fail(ErrorCode::kInvalidArgument,
+         "--labels are those of --data, and the samples of --validation are measured: give their "
+         "labels (--validation-labels)");
+  }
   if (!options.budget.empty()) request.limits = tasks::ParseLimits(options.budget);
   for (const std::string& name : SplitOutsideParentheses(options.configs, ",")) {
     ConfigOptions config;
@@ -203,7 +227,8 @@ void AddAutoCommand(CLI::App& program) {
   AddWordOption<tasks::Want>(
       *command, "--want", options->request.want, Words<tasks::Want>(tasks::kWantWords).first(4),
       "what the file shall be, within the limits. balanced (default): the smallest that is not "
-      "slower than the float model; smaller: the smallest; faster: the fastest; closest: the one "
+      "slower than the float model, or a clearly faster one within 5 % of its size; smaller: the "
+      "smallest; faster: the fastest; closest: the one "
       "that loses least");
   command
       ->add_option("--budget", options->budget,

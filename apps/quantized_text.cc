@@ -210,10 +210,14 @@ std::string DescribeGuard(const plan::GuardReport& guard, double wanted_db) {
   }
   text += fmt::format(", wanted are {:g} ({} samples)", wanted_db, guard.num_samples);
   if (guard.num_left == 0) return fmt::format("{}: {}\n", text, guard.note);
+  const std::string after =
+      guard.after_db >= plan::GuardReport::kNoNoiseDb
+          ? "all that bring an error"
+          : fmt::format("which gives {:.1f} dB at the worst output", guard.after_db);
   return text + fmt::format(
-                    ":\n        {} activations stay float, which gives {:.1f} dB at the worst "
-                    "output and makes {:.0f} % of the products floats{}\n",
-                    guard.num_left, guard.after_db, 100 * guard.left_share,
+                    ":\n        {} activations stay float, {}, and {:.0f} % of the products are "
+                    "computed in float{}\n",
+                    guard.num_left, after, 100 * guard.left_share,
                     guard.has_reached_bound ? "; more would be more than guard_share of them" : "");
 }
 

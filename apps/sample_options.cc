@@ -124,7 +124,9 @@ CLI::Option* AddDataOptions(CLI::App& command, SampleArguments& samples) {
   command
       .add_option("--image", samples.image,
                   "the conversion of photos to tensors, joined by commas: resize=N and crop=N in "
-                  "pixels, mean=A or A/B/C, std=A or A/B/C, layout=nchw|nhwc, channels=rgb|bgr")
+                  "pixels, fit=shorter|letterbox|stretch (how a photo gets the size; default: its "
+                  "shorter side has it), mean=A or A/B/C, std=A or A/B/C, layout=nchw|nhwc, "
+                  "channels=rgb|bgr")
       ->type_name("SPEC");
   command.add_flag("--whole-items", samples.whole_items,
                    "each array of --data is one sample, whatever its first dimension says: its "

@@ -42,6 +42,12 @@ def kernel_shares(build: Path, formats, target: str) -> dict:
     return shares
 
 
+def product_speed(build: Path, name: str) -> float:
+    """How many times as fast as ONNX Runtime's float product that of 256 rows is, both sides in the format."""
+    lines = run(build / "bitpress_products_bench", "--only", name, "--rows", "256", "--seconds", "0.2").splitlines()
+    return next(float(line.split("of_float")[1].split()[0]) for line in lines if line.startswith("256 rows") and f" {name} " in line)
+
+
 class Network:
     """EfficientNet-Lite0 and made-up samples: how long a run takes does not depend on what is in the picture."""
 
@@ -100,6 +106,13 @@ def main() -> int:
         runs = [kernel_shares(build, formats, target) for _ in range(arguments.runs)]
         for name, bound in formats.items():
             check_bound(f"{name} on {target}, of the speed of copying", max(shares[name] for shares in runs), bound, is_least=True)
+    for target, formats in bounds["products_of_float"].items():
+        if target != doctor["kernels"]:
+            num_skipped += len(formats)
+            continue
+        for name, bound in formats.items():
+            speed = max(product_speed(build, name) for _ in range(arguments.runs))
+            check_bound(f"product in {name} on {target}, of float's speed", speed, bound, is_least=True)
     with tempfile.TemporaryDirectory(prefix="bitpress-bench-") as folder:
         network = Network(build, Path(folder))
         for bound in bounds["networks"]:

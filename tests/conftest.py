@@ -13,7 +13,7 @@ from locations import PACKAGE, built, from_environment, is_sanitized, shared_dir
 sys.path.insert(0, str(PACKAGE))
 
 OTHER_PROGRAM = "BITPRESS_PROGRAM" in os.environ
-LONG = {"browser", "corpus", "kills", "large", "scripts", "wheel", "windows"}  # markers, see pytest.ini
+LONG = {"browser", "corpus", "kills", "large", "scripts", "tasks", "wheel", "windows"}  # markers, see pytest.ini
 
 
 def pytest_addoption(parser):

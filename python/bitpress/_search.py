@@ -198,8 +198,8 @@ def auto(model: Model, output: PathLike, data: Optional[Data] = None, *, want: s
     Args:
         data: samples for ranges and for measuring (default: none; then only configurations that need none are tried, and no loss is
             measured).
-        want: within the limits, `balanced` is the smallest file that is not slower than the float model, `smaller` the smallest,
-            `faster` the fastest, `closest` the one that loses least.
+        want: within the limits, `balanced` is the smallest file that is not slower than the float model, or a clearly
+            faster one within 5 % of its size, `smaller` the smallest, `faster` the fastest, `closest` the one that loses least.
         budget: limits: "bytes<=3MB,time<=0.8,loss<=1%" (default: a loss of 1 %, no more bytes than the float file, and 1.05
             of the float model's time where the file shall not be slower).
         configs: the configurations to try (default: those that suit the network).

@@ -24,6 +24,10 @@ std::vector<std::string> InstructionSets();
 // Returns whether an Arm processor has the products of the dot product extension.
 bool HasArmDotProducts();
 
+// Returns whether this process may use the tiles of AMX, which the processor has. The first call
+// asks the system, because threads that use them need more room to be saved in.
+bool MayUseTiles();
+
 // Returns the processors that the control groups of a process pay for, rounded up: the least of its
 // group's and of those around it. Nothing if there is no limit. See ControlGroups.
 std::optional<size_t> ProcessorsOfGroups(const std::filesystem::path& own,

@@ -1,9 +1,10 @@
 #include "calibrate/guard.h"
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
+#include <cstdint>
 #include <map>
+#include <numeric>
 #include <optional>
 #include <set>
 #include <span>
@@ -36,6 +37,9 @@ constexpr double kLeastShare = 0.25;
 constexpr double kLeastGainDb = 3;
 constexpr double kLargeGainDb = 10;
 constexpr double kMostShareInVain = 0.5;
+// An output that stays so far below what is wanted is of no use, and integers that are fast are not
+// either: then all activations become floats.
+constexpr double kUselessDb = 10;
 // Weights and activations that each reach what is wanted are so much below it together.
 constexpr double kTogetherDb = 3;
 // Other range methods are tried up to this distance above what is wanted: beyond it they change
@@ -51,6 +55,9 @@ constexpr double kElementsToRound = 1 << 25;
 constexpr size_t kLeastMeasurements = 8;
 constexpr size_t kGoodMeasurements = 48;
 constexpr size_t kMostMeasurements = 512;
+// Those that are allowed with all samples, where floats that repair a few of them do not repair the
+// others.
+constexpr size_t kAnewMeasurements = 24;
 
 // What the guard may cost is counted in runs of the model, never in time, so that results do not
 // depend on it. Calibration takes as long for a sample as about four runs, most of it for
@@ -73,17 +80,14 @@ struct RoundedGroup {
   std::vector<size_t> rows;  // indices in the plan
 };
 
-// The numbers 0 .. count - 1 in an order in which each beginning is spread over all.
+// The numbers 0 .. count - 1 in an order in which each beginning is spread over all. It follows no
+// period, because every other sample may be of one kind: multiples of the golden ratio are sorted
+// by what is behind the point.
 std::vector<size_t> SpreadOrder(size_t count) {
-  std::vector<size_t> order;
-  const size_t size = std::bit_ceil(std::max<size_t>(count, 1));
-  for (size_t i = 0; i < size; ++i) {
-    size_t reversed = 0;
-    for (size_t bit = 1, mirror = size / 2; bit < size; bit *= 2, mirror /= 2) {
-      if ((i & bit) != 0) reversed |= mirror;
-    }
-    if (reversed < count) order.push_back(reversed);
-  }
+  constexpr uint32_t kGoldenRatio = 2654435769;  // less 1, times 2^32
+  std::vector<size_t> order(count);
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::ranges::sort(order, {}, [](size_t i) { return static_cast<uint32_t>(i) * kGoldenRatio; });
   return order;
 }
 
@@ -170,7 +174,16 @@ class Guard {
       if (!report_.note.empty()) return;
     }
     Explore(before);
-    Repair(before, in_all);
+    std::set<size_t> left = Repair(before, in_all);
+    if (!left.empty() && !HoldsForAllSamples(left)) {
+      most_runs_ = std::max(most_runs_, probe_->num_runs() + kAnewMeasurements * samples_.size());
+      const NoiseProbe::Measured all = MeasureAll({});
+      before = NoiseOf(all.of_rounding);
+      in_all = report_.weights_db ? NoiseOf(all.in_all) : before;
+      Explore(before);
+      left = Repair(before, in_all);
+    }
+    if (!left.empty()) Leave(left);
   }
 
   plan::GuardReport TakeReport() {
@@ -309,6 +322,8 @@ class Guard {
   // in `noise` that of the activations. Notes it if no floats can repair an output because of
   // the weights.
   OutputNoise MeasureWeights(OutputNoise& noise) {
+    // The outputs of the float weights must be known of all samples before these weights are gone.
+    static_cast<void>(Measure(0, 0, {}, SpreadOrder(probe_->num_samples())));
     probe_->UseWeights(WithPlannedWeights(model_, resolved_, pool_), resolved_, rows_);
     const OutputNoise weights = NoiseOf(Measure(0, 0, {}, samples_).in_all);
     const NoiseProbe::Measured all = MeasureAll({});
@@ -409,8 +424,9 @@ class Guard {
                : 0;
   }
 
-  // Leaves parts float, if that is worth it. `before_in_all` is with the weights' error.
-  void Repair(const OutputNoise& before, const OutputNoise& before_in_all) {
+  // Returns the parts to leave float, if that is worth it; none otherwise, with a note.
+  // `before_in_all` is with the weights' error.
+  std::set<size_t> Repair(const OutputNoise& before, const OutputNoise& before_in_all) {
     std::set<size_t> tried, left;
     OutputNoise noise = before;
     OutputNoise of_rounding = before;
@@ -433,9 +449,7 @@ class Guard {
         }
       }
       if (left.size() == num_before) break;
-      std::set<std::string> values = ValuesOf(left);
-      values.merge(IdleValues(model_, integers_, values));
-      const NoiseProbe::Measured measured = MeasureAll(values);
+      const NoiseProbe::Measured measured = MeasureAll(FloatsWith(left));
       noise = of_rounding = NoiseOf(measured.of_rounding);
       in_all = report_.weights_db ? NoiseOf(measured.in_all) : of_rounding;
     }
@@ -444,6 +458,7 @@ class Guard {
     if (!IsWorth(before_in_all, in_all, share) ||
         (!Reaches(after_db) && share > kMostShareInVain)) {
       const double before_db = ToDb(before_in_all[Worst(before_in_all)]);
+      if (before_db < wanted_db_ - kUselessDb && MayAllBeFloat()) return AllAsOnePart(before);
       report_.left_share = 0;
       report_.note =
           report_.has_reached_bound ? "no activations within guard_share would repair it"
@@ -453,10 +468,42 @@ class Guard {
           : report_.weights_db && !Reaches(*report_.weights_db)
               ? blames_weights_
               : "no few activations are to blame, so that all stay integers";
-      return;
+      return {};
     }
     report_.after_db = ToDb(of_rounding[Worst(of_rounding)]);
-    Leave(left);
+    return left;
+  }
+
+  // Returns whether the weights alone are near enough, and all products may become floats.
+  bool MayAllBeFloat() const {
+    return most_share_ >= 1 && (!report_.weights_db || Reaches(*report_.weights_db));
+  }
+
+  // Makes all groups one part, which is left float: `noise` is what their rounding brings.
+  std::set<size_t> AllAsOnePart(const OutputNoise& noise) {
+    parts_ = {{0, groups_.size(), noise}};
+    report_.left_share = ShareOf({0});
+    report_.after_db = plan::GuardReport::kNoNoiseDb;
+    return {0};
+  }
+
+  // Returns the values that become floats with these parts.
+  std::set<std::string> FloatsWith(const std::set<size_t>& parts) const {
+    std::set<std::string> values = ValuesOf(parts);
+    values.merge(IdleValues(model_, integers_, values));
+    return values;
+  }
+
+  // Measures what the parts leave with all samples, because the few that found them may not stand
+  // for the others. Returns whether that is as wanted, or about what the few show.
+  bool HoldsForAllSamples(const std::set<size_t>& parts) {
+    if (samples_.size() == probe_->num_samples()) return true;
+    const double of_few = report_.after_db;
+    samples_ = SpreadOrder(probe_->num_samples());
+    const OutputNoise noise = NoiseOf(MeasureAll(FloatsWith(parts)).of_rounding);
+    report_.num_samples = samples_.size();
+    report_.after_db = ToDb(noise[Worst(noise)]);
+    return Reaches(report_.after_db) || report_.after_db > of_few - kMarginDb;
   }
 
   void Leave(const std::set<size_t>& left_parts) {

@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "base/words.h"
 #include "data/source.h"
 
 namespace bitpress::data {
@@ -15,6 +16,11 @@ namespace {
 
 // The largest side: far above any network's input, and small enough for products of sizes.
 constexpr int64_t kMaxSide = 16384;
+
+constexpr std::array<std::pair<std::string_view, ImageSpec::Fit>, 3> kFitWords{
+    {{"shorter", ImageSpec::Fit::kShorter},
+     {"letterbox", ImageSpec::Fit::kLetterbox},
+     {"stretch", ImageSpec::Fit::kStretch}}};
 
 int ParseSide(std::string_view key, std::string_view value) {
   const int64_t side = ParseInt(value, fmt::format("image option {}", key));
@@ -55,6 +61,8 @@ bool ParseChoice(std::string_view key, std::string_view value, std::array<std::s
 void ParseOption(std::string_view key, std::string_view value, ImageSpec& spec) {
   if (key == "resize") {
     spec.resize = ParseSide(key, value);
+  } else if (key == "fit") {
+    spec.fit = ParseWord<ImageSpec::Fit>(kFitWords, value, "image option fit");
   } else if (key == "crop") {
     spec.crop = ParseSide(key, value);
   } else if (key == "mean") {
@@ -69,7 +77,8 @@ void ParseOption(std::string_view key, std::string_view value, ImageSpec& spec) 
   } else if (key == "channels") {
     spec.bgr = ParseChoice(key, value, {"rgb", "bgr"});
   } else {
-    const std::vector<std::string> keys = {"resize", "crop", "mean", "std", "layout", "channels"};
+    const std::vector<std::string> keys = {"resize", "fit",    "crop",    "mean",
+                                           "std",    "layout", "channels"};
     Fail(ErrorCode::kInvalidArgument, "unknown image option '{}'{}; there are {}", key,
          DidYouMean(key, keys), Join(keys, ", "));
   }
@@ -97,6 +106,9 @@ ImageSpec ParseImageSpec(std::string_view text) {
     Fail(ErrorCode::kInvalidArgument,
          "image options crop={} and resize={}: the crop is larger than the picture", spec.crop,
          spec.resize);
+  }
+  if (spec.fit != ImageSpec::Fit::kShorter && spec.resize == 0) {
+    Fail(ErrorCode::kInvalidArgument, "image option fit needs the size: add resize=N");
   }
   return spec;
 }

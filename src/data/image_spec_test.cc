@@ -40,7 +40,7 @@ TEST(ParseImageSpec, Defaults) {
 TEST(ParseImageSpecError, SaysWhatIsWrong) {
   EXPECT_THAT(ImageSpecFailure("rezise=256"), HasSubstr("'rezise' (did you mean 'resize'?)"));
   EXPECT_THAT(ImageSpecFailure("quality=5"),
-              HasSubstr("there are resize, crop, mean, std, layout, channels"));
+              HasSubstr("there are resize, fit, crop, mean, std, layout, channels"));
   EXPECT_THAT(ImageSpecFailure("crop"), HasSubstr("'crop' has no value"));
   EXPECT_THAT(ImageSpecFailure("crop=224,"), HasSubstr("'' has no value"));
   EXPECT_THAT(ImageSpecFailure("crop=big"), HasSubstr("'big' is not a whole number"));
@@ -52,6 +52,8 @@ TEST(ParseImageSpecError, SaysWhatIsWrong) {
   EXPECT_THAT(ImageSpecFailure("std=0.5/0/0.5"), HasSubstr("must be above 0"));
   EXPECT_THAT(ImageSpecFailure("layout=nchv"),
               HasSubstr("expected nchw or nhwc (did you mean 'nchw'?"));
+  EXPECT_THAT(ImageSpecFailure("resize=640,fit=leterbox"), HasSubstr("did you mean 'letterbox'"));
+  EXPECT_THAT(ImageSpecFailure("fit=stretch"), HasSubstr("fit needs the size: add resize=N"));
   EXPECT_THAT(ImageSpecFailure("channels=cmyk"), HasSubstr("expected rgb or bgr"));
   EXPECT_THAT(ImageSpecFailure("crop=8,crop=9"), HasSubstr("crop is given twice"));
   EXPECT_THAT(ImageSpecFailure("resize=224,crop=256"), HasSubstr("crop is larger"));

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <string>
 #include <system_error>
 #include <utility>
@@ -54,8 +55,31 @@ Photo ResizeShorterSide(Photo photo, int size) {
                   is_wide ? size : static_cast<int>(scaled));
 }
 
+Photo Letterbox(const Photo& photo, int size) {
+  constexpr uint8_t kGrey = 114;
+  const double scale = static_cast<double>(size) / std::max(photo.width, photo.height);
+  const auto scaled = [&](int side) {
+    return std::max(1, static_cast<int>(std::lround(side * scale)));
+  };
+  const Photo inner = Resample(photo, scaled(photo.width), scaled(photo.height));
+  const auto side = static_cast<size_t>(size), row = static_cast<size_t>(inner.width) * 3;
+  Photo square{.width = size, .height = size, .rgb = std::vector<uint8_t>(side * side * 3, kGrey)};
+  const auto left = static_cast<size_t>((size - inner.width) / 2),
+             top = static_cast<size_t>((size - inner.height) / 2);
+  for (size_t y = 0; y < static_cast<size_t>(inner.height); ++y) {
+    std::copy_n(inner.rgb.data() + y * row, row, &square.rgb[((top + y) * side + left) * 3]);
+  }
+  return square;
+}
+
 Tensor PhotoToTensor(Photo photo, const ImageSpec& spec) {
-  if (spec.resize > 0) photo = ResizeShorterSide(std::move(photo), spec.resize);
+  if (spec.fit == ImageSpec::Fit::kLetterbox) {
+    photo = Letterbox(photo, spec.resize);
+  } else if (spec.fit == ImageSpec::Fit::kStretch) {
+    photo = Resample(photo, spec.resize, spec.resize);
+  } else if (spec.resize > 0) {
+    photo = ResizeShorterSide(std::move(photo), spec.resize);
+  }
   const int crop_width = spec.crop > 0 ? spec.crop : photo.width;
   const int crop_height = spec.crop > 0 ? spec.crop : photo.height;
   if (photo.width < crop_width || photo.height < crop_height) {

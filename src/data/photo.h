@@ -32,6 +32,10 @@ Photo Resample(const Photo& photo, int width, int height);
 // Throws Error(kInvalidArgument) if that makes more than 100 megapixels.
 Photo ResizeShorterSide(Photo photo, int size);
 
+// Scales so that the longer side has `size` pixels, and puts the photo into the middle of a square
+// of grey (114), as detectors of the YOLO kind are trained.
+Photo Letterbox(const Photo& photo, int size);
+
 // Resizes, crops, normalizes and lays out a photo: the result is float32 [1, 3, H, W] or
 // [1, H, W, 3].
 Tensor PhotoToTensor(Photo photo, const ImageSpec& spec);

@@ -99,6 +99,7 @@ class PhotoSource : public Source {
       for (const auto& numbers : {spec_.mean, spec_.std}) {
         for (int k = 0; k < 3; ++k) hash.AddNumber(std::bit_cast<uint32_t>(numbers[k]));
       }
+      if (spec_.fit != ImageSpec::Fit::kShorter) hash.AddNumber(static_cast<uint64_t>(spec_.fit));
       hash.AddNumber(spec_.nhwc ? 1 : 0);
       hash.AddNumber(spec_.bgr ? 1 : 0);
       hash.Add(ReadFile(samples_[i].files[0]));

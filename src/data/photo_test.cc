@@ -217,6 +217,24 @@ TEST(Resample, FollowsTheDefinition) {
   }
 }
 
+TEST(PhotoToTensor, FitsAPhotoIntoASquare) {
+  const Photo white{.width = 8, .height = 4, .rgb = std::vector<uint8_t>(8 * 4 * 3, 255)};
+  const Photo boxed = Letterbox(white, 4);
+  EXPECT_EQ(boxed.width, 4);
+  EXPECT_EQ(boxed.height, 4);
+  for (size_t i = 0; i < boxed.rgb.size(); ++i) {
+    const size_t row = i / 12;
+    EXPECT_EQ(boxed.rgb[i], row == 1 || row == 2 ? 255 : 114) << i;
+  }
+  for (const char* spec : {"resize=4,fit=letterbox", "resize=4,fit=stretch"}) {
+    EXPECT_EQ(PhotoToTensor(white, ParseImageSpec(spec)).dims, (std::vector<int64_t>{1, 3, 4, 4}));
+  }
+  EXPECT_EQ(PhotoToTensor(white, ParseImageSpec("resize=4")).dims,
+            (std::vector<int64_t>{1, 3, 4, 8}));
+  EXPECT_EQ(PhotoToTensor(white, ParseImageSpec("resize=4,fit=stretch")).values<float>().front(),
+            1);
+}
+
 TEST(ResizeShorterSide, RoundsTheLongerSideDown) {
   const Photo wide = ResizeShorterSide(MakePhoto(500, 375), 256);
   EXPECT_EQ(wide.width, 341);

@@ -43,8 +43,13 @@ namespace bitpress::data {
 // are rounded as torchvision does. Grey becomes RGB, CMYK is converted, transparency is dropped, 16
 // bits become 8. An EXIF orientation is not applied, as in the usual ImageNet evaluation.
 struct ImageSpec {
-  int resize = 0;  // pixels of the shorter side; 0: no scaling
-  int crop = 0;    // pixels of the square cut from the centre; 0: the whole picture
+  // How a photo gets the size `resize`: its shorter side has it, it is fitted into a square of it
+  // and surrounded by grey, or both sides are stretched to it.
+  enum class Fit : uint8_t { kShorter, kLetterbox, kStretch };
+
+  int resize = 0;  // pixels; 0: no scaling
+  Fit fit = Fit::kShorter;
+  int crop = 0;  // pixels of the square cut from the centre; 0: the whole picture
   // Mean and deviation of red, green and blue (for any channel order), in [0, 1].
   float mean[3] = {0, 0, 0};
   float std[3] = {1, 1, 1};
@@ -52,10 +57,10 @@ struct ImageSpec {
   bool bgr = false;   // channel order: blue first
 };
 
-// Parses a text such as "resize=256,crop=224,mean=0.498,std=0.502". Keys are resize, crop, mean,
-// std, layout and channels. mean and std take one value or three (red/green/blue) separated by '/'.
-// layout is nchw or nhwc, channels rgb or bgr. Throws Error(kInvalidArgument) with the nearest key
-// or the allowed values.
+// Parses a text such as "resize=256,crop=224,mean=0.498,std=0.502". Keys are resize, fit, crop,
+// mean, std, layout and channels. fit is shorter, letterbox or stretch. mean and std take one value
+// or three (red/green/blue) separated by '/'. layout is nchw or nhwc, channels rgb or bgr. Throws
+// Error(kInvalidArgument) with the nearest key or the allowed values.
 ImageSpec ParseImageSpec(std::string_view text);
 
 // Samples stacked along the first dimension, one tensor for each model input, with the class of

@@ -104,6 +104,7 @@ void Compare(runtime::Session& session, const std::vector<ValueDescription>& inp
              const std::vector<std::vector<Tensor>>& outputs,
              const std::vector<ValueDescription>& descriptions, Closeness& closeness) {
   std::vector<OutputMeter> meters(descriptions.size());
+  std::vector<size_t> num_other_shapes(descriptions.size());
   std::set<uint64_t> known;
   for (size_t run = 0; run < outputs.size(); ++run) {
     if (!known.insert(HashOf(samples[run])).second) {
@@ -115,14 +116,11 @@ void Compare(runtime::Session& session, const std::vector<ValueDescription>& inp
     for (size_t k = 0; k < descriptions.size(); ++k) {
       const evaluate::Output reference = evaluate::ToOutput(wanted.at(output_positions[k]));
       const evaluate::Output found = evaluate::ToOutput(outputs[run].at(k));
-      const std::string& name = descriptions[k].name;
       // Codes have no distance from the floats that they stand for.
       const bool is_comparable = reference.values.empty() == found.values.empty();
       if (!is_comparable) continue;
       if (reference.dims != found.dims) {
-        if (std::ranges::find(closeness.other_shapes, name) == closeness.other_shapes.end()) {
-          closeness.other_shapes.push_back(name);
-        }
+        ++num_other_shapes[k];
       } else if (!reference.values.empty() && !found.values.empty()) {
         meters[k].Add(reference, found);
       }
@@ -130,7 +128,9 @@ void Compare(runtime::Session& session, const std::vector<ValueDescription>& inp
     ++closeness.num_runs;
   }
   for (size_t k = 0; k < descriptions.size(); ++k) {
-    if (meters[k].has_runs()) closeness.outputs.push_back(meters[k].Result(descriptions[k].name));
+    const std::string& name = descriptions[k].name;
+    if (meters[k].has_runs()) closeness.outputs.push_back(meters[k].Result(name));
+    if (num_other_shapes[k] > 0) closeness.other_shapes.push_back({name, num_other_shapes[k]});
   }
 }
 

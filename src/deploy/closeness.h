@@ -38,6 +38,17 @@ constexpr auto FieldsOf(const OutputCloseness*) {
                                }}));
 }
 
+// An output whose shape differed in some runs. It is compared in the others.
+struct OtherShape {
+  std::string name;
+  size_t num_runs = 0;
+};
+constexpr auto FieldsOf(const OtherShape*) {
+  return std::tuple(Field{"name", &OtherShape::name, "Name of the output."},
+                    Field{"num_runs", &OtherShape::num_runs,
+                          "Runs in which it had another shape than the given model's."});
+}
+
 // The closeness in dB that every format is expected to reach.
 inline constexpr double kLeastDb = 10;
 
@@ -47,7 +58,7 @@ struct Closeness {
   size_t num_constant_runs = 0;
   double wanted_db = kLeastDb;
   std::vector<OutputCloseness> outputs;
-  std::vector<std::string> other_shapes;
+  std::vector<OtherShape> other_shapes;
   std::string why_not;
 
   // Returns the output that is farthest off; nothing if none was compared.
@@ -71,7 +82,7 @@ constexpr auto FieldsOf(const Closeness*) {
             "more."},
       Field{"outputs", &Closeness::outputs, "The floating-point outputs, in the model's order."},
       Field{"other_shapes", &Closeness::other_shapes,
-            "Names of outputs that had another shape in a run. They are compared in the others."},
+            "Outputs that had another shape in a run. They are compared in the others."},
       Field{"why_not", &Closeness::why_not, "Why nothing was compared. '' if something was."});
 }
 

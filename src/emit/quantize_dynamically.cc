@@ -23,7 +23,7 @@ using plan::TensorPlan;
 struct Codes {
   std::string codes;
   std::string scale;
-  std::string zero_point;
+  std::string zero_point;  // "" if nothing reads it
   // The sums of the decoded columns and rows; "" if nothing reads them.
   std::string column_sums = {};
   std::string row_sums = {};
@@ -54,9 +54,17 @@ class DynamicQuantizer {
       for (const plan::TensorUse& use : row.uses) weights_[{use.node, use.input}] = &row;
     }
     for (const TensorPlan& row : plan.tensors) {
-      if (!HasRows(row)) continue;
+      if (!row.is_dynamic()) continue;
       for (const plan::TensorUse& use : row.uses) {
-        summed_.emplace(&WeightOf(use, 1), IsTransposed(index_.Find(use)) ? 1 : 0);
+        const Node node = index_.Find(use);
+        if (HasRows(row)) summed_.emplace(&WeightOf(use, 1), IsTransposed(node) ? 1 : 0);
+        const bool is_recurrent = ops::TraitsOf(node).is_recurrent();
+        for (const int64_t input :
+             is_recurrent ? std::vector<int64_t>{1, 2} : std::vector<int64_t>{1}) {
+          const TensorPlan& weight = WeightOf(use, input);
+          const bool is_zero = weight.integer->is_symmetric && weight.format != "uint8";
+          if (is_recurrent || !HasRows(row) || !is_zero) with_zero_point_.insert(&weight);
+        }
       }
     }
   }
@@ -139,9 +147,8 @@ class DynamicQuantizer {
     const TensorPlan& row = WeightOf(use, 1);
     const Codes weight = Store(row, node, /*is_conv=*/false);
     const bool is_transposed = IsTransposed(node);
-    const bool has_zero_point = !row.integer->is_symmetric || row.format == "uint8";
     const MatrixCodes matrix{is_transposed ? Transpose(weight.codes, {1, 0}) : weight.codes,
-                             weight.scale, has_zero_point ? weight.zero_point : "",
+                             weight.scale, weight.zero_point,
                              is_transposed ? weight.row_sums : weight.column_sums};
     const std::string bias = node.num_inputs() > 2 ? node.input(2) : "";
     model_.Replace({node}, [&] { rows_.Multiply(input, matrix, bias, node.output(0), node); });
@@ -280,15 +287,18 @@ class DynamicQuantizer {
       scale_dims.pop_back();
       zero_point_dims = scale_dims;
     }
+    const bool has_zero_point = with_zero_point_.contains(&row);
     const int64_t num_zero_points = NumElements(zero_point_dims);
     statistics->stored_bytes = NumBytes(type, statistics->num_elements) +
                                NumBytes(DataType::kFloat, NumElements(scale_dims)) +
-                               NumBytes(type, num_zero_points);
-    Codes names{model_.FreshName(row.value + "_codes"), model_.FreshName(row.value + "_scale"),
-                model_.FreshName(row.value + "_zero_point")};
+                               (has_zero_point ? NumBytes(type, num_zero_points) : 0);
+    Codes names{model_.FreshName(row.value + "_codes"), model_.FreshName(row.value + "_scale"), ""};
     std::vector<graph::DeferredTensor> stored = {{names.codes, type, source.dims},
-                                                 {names.scale, DataType::kFloat, scale_dims},
-                                                 {names.zero_point, type, zero_point_dims}};
+                                                 {names.scale, DataType::kFloat, scale_dims}};
+    if (has_zero_point) {
+      names.zero_point = model_.FreshName(row.value + "_zero_point");
+      stored.push_back({names.zero_point, type, zero_point_dims});
+    }
     std::vector<size_t> summed_axes;  // axes whose sums are stored; 0: sums of columns
     for (const size_t axis : {size_t{0}, size_t{1}}) {
       if (!summed_.contains({&row, axis})) continue;
@@ -298,7 +308,7 @@ class DynamicQuantizer {
       summed_axes.push_back(axis);
     }
     model_.DeferInitializers(stored, [weight, statistics, scale_dims, zero_point_dims, type,
-                                      num_zero_points, summed_axes, &pool = pool_] {
+                                      has_zero_point, num_zero_points, summed_axes, &pool = pool_] {
       weights::IntegerWeight::Result result = weight->Quantize(pool, *statistics);
       std::vector<Tensor> sums;
       for (const size_t axis : summed_axes) {
@@ -310,7 +320,7 @@ class DynamicQuantizer {
       std::vector<Tensor> tensors;
       tensors.push_back(std::move(result.codes));
       tensors.push_back(std::move(result.scales));
-      tensors.push_back(std::move(result.zero_points));
+      if (has_zero_point) tensors.push_back(std::move(result.zero_points));
       std::ranges::move(sums, std::back_inserter(tensors));
       return tensors;
     });
@@ -329,6 +339,7 @@ class DynamicQuantizer {
   std::map<const TensorPlan*, std::vector<weights::PairRule>> pairs_;
   std::map<const TensorPlan*, Codes> stored_;
   std::set<std::pair<const TensorPlan*, size_t>> summed_;  // weights and the axes to sum along
+  std::set<const TensorPlan*> with_zero_point_;            // weights whose zero point is read
   ProductsOfRows rows_;
   std::map<std::string, std::string> transposed_;
   std::map<std::pair<std::string, size_t>, std::string> spread_;

@@ -51,6 +51,41 @@ void ReadYolo(const Fields& fields, bool has_objectness, double least, std::vect
   }
 }
 
+// The cells of YOLOX, one grid behind the other.
+struct Cell {
+  double x, y, pixels;
+};
+std::vector<Cell> CellsOf(int64_t height, int64_t width) {
+  std::vector<Cell> cells;
+  for (const int64_t pixels : {8, 16, 32}) {
+    for (int64_t y = 0; y < height / pixels; ++y) {
+      for (int64_t x = 0; x < width / pixels; ++x) {
+        cells.push_back(
+            {static_cast<double>(x), static_cast<double>(y), static_cast<double>(pixels)});
+      }
+    }
+  }
+  return cells;
+}
+
+// Returns rows of YOLOX with centres and sizes in pixels.
+std::vector<double> InPixels(const SampleOutput& output, const DetectionSettings& settings) {
+  const std::vector<Cell> cells = CellsOf(settings.input_height, settings.input_width);
+  const auto num_fields = static_cast<size_t>(output.dims[1]);
+  if (std::ssize(cells) != output.dims[0] || num_fields < 5) {
+    FailLayout("yolox", fmt::format("[{}, 5 + classes] for an image of {}x{} pixels", cells.size(),
+                                    settings.input_width, settings.input_height));
+  }
+  std::vector<double> values(output.values.begin(), output.values.end());
+  for (size_t i = 0; i < cells.size(); ++i) {
+    double* const row = &values[i * num_fields];
+    row[0] = (row[0] + cells[i].x) * cells[i].pixels;
+    row[1] = (row[1] + cells[i].y) * cells[i].pixels;
+    for (double* size : {&row[2], &row[3]}) *size = std::exp(*size) * cells[i].pixels;
+  }
+  return values;
+}
+
 const SampleOutput& OfAxes(const std::vector<SampleOutput>& outputs, size_t num_axes,
                            const std::string& layout, std::string_view expected) {
   for (const SampleOutput& output : outputs) {
@@ -202,13 +237,20 @@ double PrecisionOf(std::vector<Verdict> verdicts, size_t num_wanted) {
   return sum / 101;
 }
 
-// Returns whether numbers of one output look like what a layout has: `probabilities` in [0, 1].
+// Returns whether the fields from `first_field` on are shares, as scores are.
 bool AreShares(const Fields& fields, size_t first_field) {
   for (size_t i = 0; i < fields.num_boxes; ++i) {
     for (size_t j = first_field; j < fields.num_fields; ++j) {
       const double value = fields.At(i, j);
       if (!(value >= 0 && value <= 1)) return false;
     }
+  }
+  return true;
+}
+
+// Returns whether fields 2 and 3 are sizes, which are not below 0, as their logarithms may be.
+bool HasSizes(const Fields& fields) {
+  for (size_t i = 0; i < fields.num_boxes; ++i) {
     if (!(fields.At(i, 2) >= 0 && fields.At(i, 3) >= 0)) return false;
   }
   return true;
@@ -255,9 +297,13 @@ std::string FindBoxLayout(const TaskInterface& interface) {
       }();
       if (has_classes) return "end2end";
     }
-    if (is_head(rows, columns) && AreShares(FieldsOfRows(first, rows, columns), 4)) return "yolo5";
-    if (is_head(columns, rows) && AreShares(FieldsOfColumns(first, rows, columns), 4))
-      return "yolo8";
+    const Fields in_rows = FieldsOfRows(first, rows, columns);
+    if (is_head(rows, columns) && AreShares(in_rows, 4)) {
+      if (HasSizes(in_rows)) return "yolo5";
+      if (CellsOf(interface.input_height, interface.input_width).size() == rows) return "yolox";
+    }
+    const Fields in_columns = FieldsOfColumns(first, rows, columns);
+    if (is_head(columns, rows) && AreShares(in_columns, 4) && HasSizes(in_columns)) return "yolo8";
   }
   return "";
 }
@@ -266,7 +312,13 @@ std::vector<Box> ReadBoxes(const std::vector<SampleOutput>& outputs,
                            const DetectionSettings& settings, double least_score) {
   std::vector<Box> boxes;
   const std::string& layout = settings.layout;
-  if (layout == "yolo5" || layout == "yolo8") {
+  if (layout == "yolox") {
+    const SampleOutput& output = OfAxes(outputs, 2, layout, "one output of two axes a sample");
+    const std::vector<double> values = InPixels(output, settings);
+    ReadYolo(FieldsOfRows(values, static_cast<size_t>(output.dims[0]),
+                          static_cast<size_t>(output.dims[1])),
+             true, least_score, boxes);
+  } else if (layout == "yolo5" || layout == "yolo8") {
     const SampleOutput& output = OfAxes(outputs, 2, layout, "one output of two axes a sample");
     const auto rows = static_cast<size_t>(output.dims[0]),
                columns = static_cast<size_t>(output.dims[1]);

@@ -25,11 +25,14 @@ struct Box {
 double Iou(const Box& a, const Box& b);
 
 // The ways in which outputs hold boxes.
-inline constexpr std::array<std::string_view, 5> kBoxLayouts{
+inline constexpr std::array<std::string_view, 6> kBoxLayouts{
     // [boxes, 5 + classes]: centre, size, objectness, and a score for each class (YOLO 5, 7).
     "yolo5",
     // [4 + classes, boxes]: centre, size, and a score for each class (YOLO 8 to 11).
     "yolo8",
+    // [cells, 5 + classes] of three grids, with cells of 8, 16 and 32 pixels: centre in cells from
+    // the cell's corner, logarithm of the size in cells, objectness, and a score for each class.
+    "yolox",
     // [boxes, 6]: corners, score and class, after NMS (YOLO 10 and 26, exports with NMS).
     "end2end",
     // Outputs apart: [boxes, 4] corners, [boxes] scores, [boxes] classes, and perhaps their number.
@@ -43,6 +46,8 @@ struct DetectionSettings {
   double score = 0.25;  // boxes below it do not count
   double iou = 0.5;     // of boxes that suppress each other
   double stride = 4;    // pixels of a cell of `centermap`
+  // Of the image that the model saw, for `yolox`.
+  int64_t input_height = 0, input_width = 0;
 };
 
 // Returns the layout that the outputs of a first run have, or "".

@@ -73,6 +73,8 @@ class DetectionMeter : public TaskMeter {
 
   void Add(const TaskSample& sample) override {
     ++num_samples_;
+    settings_.input_height = sample.input_height;
+    settings_.input_width = sample.input_width;
     const std::vector<Box> found = ReadBoxes(sample.outputs, settings_, settings_.score);
     num_found_ += found.size();
     if (!sample.reference.empty()) {
@@ -111,6 +113,16 @@ class DetectionMeter : public TaskMeter {
   // Returns the labels in pixels of what the model saw.
   std::vector<LabelledBox> Fitted(const CocoImage& image, const TaskSample& sample) const {
     std::vector<LabelledBox> boxes = image.boxes;
+    const bool has_other_size = image.width > 0 && sample.input_width > 0 &&
+                                (image.width != static_cast<double>(sample.input_width) ||
+                                 image.height != static_cast<double>(sample.input_height));
+    if (fit_ == "none" && has_other_size) {
+      Fail(
+          ErrorCode::kInvalidArgument,
+          "'{}': the labels are for {:g}x{:g} pixels, and the model saw {}x{}: say how photos were "
+          "fitted (--image with fit=letterbox or fit=stretch, or detection:fit=...)",
+          sample.name, image.width, image.height, sample.input_width, sample.input_height);
+    }
     if (fit_ == "none") return boxes;
     if (image.width <= 0 || image.height <= 0 || sample.input_width <= 0) {
       Fail(ErrorCode::kInvalidArgument,

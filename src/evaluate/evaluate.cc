@@ -243,6 +243,7 @@ class Evaluator::Impl {
       reference.push_back(&wanted[match_[i]]);
     }
     const Tensor* const mask = MaskOf(inputs);
+    const auto [height, width] = ImageSides(inputs);
     if (counted_.num_batches == 0) {
       TaskInterface interface;
       for (const auto& output : model_.outputs()) interface.output_names.push_back(output.name);
@@ -252,6 +253,9 @@ class Evaluator::Impl {
       interface.batch_size = size;
       interface.reads_tokens = options_.tokens.has_value() || mask != nullptr;
       interface.reads_image = !inputs.empty() && inputs[0].dims.size() == 4;
+      interface.input_height = height;
+      interface.input_width = width;
+      interface.hints = options_.hints;
       task_meter_ = MakeTaskMeter(task_, interface);
     }
     if (!task_meter_) return;
@@ -259,12 +263,18 @@ class Evaluator::Impl {
         SamplesOfRun(batch.names, batch.num_samples, size, outputs, reference);
     for (size_t i = 0; i < samples.size(); ++i) {
       if (mask != nullptr) samples[i].mask = MaskRow(*mask, i);
-      if (inputs[0].dims.size() == 4) {
-        samples[i].input_height = inputs[0].dims[2];
-        samples[i].input_width = inputs[0].dims[3];
-      }
+      samples[i].input_height = height;
+      samples[i].input_width = width;
       task_meter_->Add(samples[i]);
     }
+  }
+
+  // Returns height and width of the image that the first input holds, 0 if it is none.
+  static std::pair<int64_t, int64_t> ImageSides(const std::vector<Tensor>& inputs) {
+    if (inputs.empty() || inputs[0].dims.size() != 4) return {0, 0};
+    const std::vector<int64_t>& dims = inputs[0].dims;
+    const bool has_channels_last = dims[3] <= 4 && dims[1] > 4;
+    return has_channels_last ? std::pair(dims[1], dims[2]) : std::pair(dims[2], dims[3]);
   }
 
   // Returns the input that says which tokens count; null: there is none.
@@ -391,7 +401,9 @@ class Evaluator::Impl {
       if (found.values.empty() || reference.values.empty()) continue;
       if (found.dims != reference.dims) {
         Fail(ErrorCode::kInvalidArgument,
-             "output '{}' has the shape [{}], the reference's [{}]: they cannot be compared",
+             "output '{}' has the shape [{}], the reference's [{}]: they cannot be compared. "
+             "Measure a network that chooses lengths, such as one that speaks, by a function of "
+             "your own (metric= in Python)",
              model_.outputs()[i].name, fmt::join(found.dims, ", "),
              fmt::join(reference.dims, ", "));
       }

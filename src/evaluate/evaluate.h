@@ -60,6 +60,7 @@ struct EvaluateOptions : EvaluateSettings {
   // The inputs of `model` and of `reference` if the samples are token ids: then EvaluationReport
   // has `language`, and the first sample is continued by so many tokens.
   std::optional<data::TokenInputs> tokens = std::nullopt, reference_tokens = std::nullopt;
+  TaskHints hints = {};
   size_t num_decoded = 64;                 // 0: decoding is not measured
   std::filesystem::path operator_library;  // as in runtime::SessionOptions
   ProgressSink progress;                   // may be empty; counts samples

@@ -154,14 +154,15 @@ size_t OutputFor(const TaskSpec& spec, const TaskInterface& interface) {
        WordOf<Task>(kTaskWords, spec.task));
 }
 
-std::unique_ptr<TaskMeter> MakeMeter(Task task, const TaskSpec& spec, size_t output) {
+std::unique_ptr<TaskMeter> MakeMeter(Task task, const TaskSpec& spec, size_t output,
+                                     const TaskHints& hints) {
   switch (task) {
     case Task::kEmbedding:
       return MakeEmbeddingMeter(spec, output);
     case Task::kSegmentation:
       return MakeSegmentationMeter(spec, output);
     case Task::kText:
-      return MakeTextMeter(spec, output);
+      return MakeTextMeter(spec, output, hints.characters);
     default:
       return MakeRegressionMeter(spec, output);
   }
@@ -232,16 +233,22 @@ std::unique_ptr<TaskMeter> MakeTaskMeter(const TaskSpec& spec, const TaskInterfa
                            return !output.values.empty() && IsText(interface, output);
                          });
     if (layout.empty() && !is_text) layout = FindBoxLayout(interface);
-    if (!layout.empty()) return MakeDetectionMeter(spec, layout);
+    if (!layout.empty()) {
+      TaskSpec fitted = spec;
+      if (!interface.hints.fit.empty()) fitted.settings.emplace("fit", interface.hints.fit);
+      return MakeDetectionMeter(fitted, layout);
+    }
     if (spec.task == Task::kDetection) {
       Fail(ErrorCode::kInvalidArgument,
            "it is not clear how the outputs hold boxes: say it, --task detection:layout=yolo8 "
-           "(yolo5, yolo8, end2end, apart or centermap)");
+           "(yolo5, yolo8, yolox, end2end, apart or centermap)");
     }
   }
-  if (spec.task != Task::kFind) return MakeMeter(spec.task, spec, OutputFor(spec, interface));
+  if (spec.task != Task::kFind) {
+    return MakeMeter(spec.task, spec, OutputFor(spec, interface), interface.hints);
+  }
   const auto found = Find(interface);
-  return found ? MakeMeter(found->first, spec, found->second) : nullptr;
+  return found ? MakeMeter(found->first, spec, found->second, interface.hints) : nullptr;
 }
 
 std::vector<TaskSample> SamplesOfRun(const std::vector<std::string>& names, size_t num_samples,

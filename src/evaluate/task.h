@@ -125,12 +125,21 @@ class TaskMeter {
   virtual TaskReport Result() const = 0;
 };
 
+// What is known of a task besides its settings, which go before it.
+struct TaskHints {
+  // The characters of the classes of a recognizer of text, without that of the blank.
+  std::vector<std::string> characters;
+  std::string fit;  // how photos were fitted into the model's input, as the setting; "": unknown
+};
+
 // The names and shapes of a model's interface, in its first run.
 struct TaskInterface {
   std::vector<std::string> output_names;
   std::vector<Output> outputs;  // of `batch_size` samples
   size_t batch_size = 1;
   bool reads_tokens = false, reads_image = false;
+  int64_t input_height = 0, input_width = 0;  // as TaskSample has them
+  TaskHints hints;
 };
 
 // Returns the meter for the task, or null if it is kNone or nothing was found. Throws

@@ -15,7 +15,9 @@ namespace bitpress::evaluate {
 std::unique_ptr<TaskMeter> MakeEmbeddingMeter(const TaskSpec& spec, size_t output);
 std::unique_ptr<TaskMeter> MakeRegressionMeter(const TaskSpec& spec, size_t output);
 std::unique_ptr<TaskMeter> MakeSegmentationMeter(const TaskSpec& spec, size_t output);
-std::unique_ptr<TaskMeter> MakeTextMeter(const TaskSpec& spec, size_t output);
+// `characters` are those of the hints.
+std::unique_ptr<TaskMeter> MakeTextMeter(const TaskSpec& spec, size_t output,
+                                         const std::vector<std::string>& characters = {});
 // `layout` is the way in which the outputs hold boxes (detection.h).
 std::unique_ptr<TaskMeter> MakeDetectionMeter(const TaskSpec& spec, const std::string& layout);
 

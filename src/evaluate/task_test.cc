@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <fstream>
 #include <string>
@@ -12,6 +13,7 @@
 #include "base/error.h"
 #include "base/paths.h"
 #include "base/scratch_folder.h"
+#include "base/test_support.h"
 #include "evaluate/detection.h"
 #include "evaluate/task_meters.h"
 
@@ -230,6 +232,44 @@ TaskInterface InterfaceOf(std::vector<int64_t> dims, Values values, const std::s
   return interface;
 }
 
+// One cell of each grid for an image of 32x32 pixels has 16 + 4 + 1 cells.
+TEST(Boxes, OfYoloxCountInCells) {
+  constexpr size_t kCells = 21, kFields = 6;
+  Values values(kCells * kFields, 0);
+  const auto set = [&](size_t cell, const Values& row) {
+    std::ranges::copy(row, values.begin() + static_cast<ptrdiff_t>(cell * kFields));
+  };
+  set(5, {0.5, 0.25, 0, std::log(2.0), 1, 0.5});  // the second cell of the second row
+  set(20, {0, 0.5, -1, -1, 0.5, 0.8});
+  const TaskSample sample = SampleOf(values, values, {kCells, kFields});
+  const DetectionSettings settings{.layout = "yolox", .input_height = 32, .input_width = 32};
+  const std::vector<Box> boxes = ReadBoxes(sample.outputs, settings, 0.3);
+  ASSERT_EQ(boxes.size(), 2);
+  EXPECT_DOUBLE_EQ(boxes[0].score, 0.5);
+  EXPECT_DOUBLE_EQ(boxes[0].left, (1 + 0.5) * 8 - 4);
+  EXPECT_DOUBLE_EQ(boxes[0].top, (1 + 0.25) * 8 - 8);
+  EXPECT_DOUBLE_EQ(boxes[0].right - boxes[0].left, 8);
+  EXPECT_DOUBLE_EQ(boxes[0].bottom - boxes[0].top, 16);
+  EXPECT_DOUBLE_EQ(boxes[1].score, 0.4);
+  EXPECT_NEAR(boxes[1].right - boxes[1].left, 32 * std::exp(-1), 1e-9);
+  EXPECT_THAT(ExpectError(ErrorCode::kInvalidArgument,
+                          [&] {
+                            ReadBoxes(sample.outputs,
+                                      {.layout = "yolox", .input_height = 64, .input_width = 32},
+                                      0.3);
+                          }),
+              HasSubstr("expected [42, 5 + classes] for an image of 32x64 pixels"));
+}
+
+// PaddleOCR's recognizers list their characters: the blank is before them, a space behind them.
+TEST(Text, TakesTheCharactersOfTheMetadata) {
+  const std::vector<std::string> characters = {"a", "b"};
+  const auto meter = MakeTextMeter(ParseTask("text"), 0, characters);
+  const Values steps = {0, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0, 1, 0, 0, 1, 0};
+  meter->Add(SampleOf(steps, steps, {4, 4}));
+  EXPECT_EQ(meter->Result().how, "CTC, blank 0");
+}
+
 std::string TaskFound(const TaskInterface& interface) {
   const auto meter = MakeTaskMeter(ParseTask("auto"), interface);
   return meter ? meter->Result().task : "none";
@@ -268,6 +308,15 @@ TEST(Task, IsFoundFromTheOutputs) {
   EXPECT_EQ(TaskFound(InterfaceOf({1, 6, 200}, Values(1200, 0.005))), "text");
   EXPECT_EQ(TaskFound(InterfaceOf({1, 6, 200}, Values(1200, 0.5))), "detection");
   EXPECT_EQ(TaskFound(InterfaceOf({1, 200, 6}, Values(1200, 1))), "detection");
+  // As many rows as an image of 128x64 pixels has cells, and sizes below 0, which are logarithms.
+  TaskInterface grids = InterfaceOf({1, 168, 6}, Values(1008, 0.5));
+  grids.input_height = 64;
+  grids.input_width = 128;
+  EXPECT_EQ(FindBoxLayout(grids), "yolo5");
+  grids.outputs[0].values[2] = -0.5;
+  EXPECT_EQ(FindBoxLayout(grids), "yolox");
+  grids.input_width = 160;
+  EXPECT_EQ(FindBoxLayout(grids), "");
   TaskInterface sentences = InterfaceOf({1, 384}, Values(384, 2));
   EXPECT_EQ(TaskFound(sentences), "none");
   sentences.reads_tokens = true;

@@ -54,12 +54,13 @@ struct ErrorRate {
 
 class TextMeter : public TaskMeter {
  public:
-  TextMeter(const TaskSpec& spec, size_t output) : output_(output) {
+  TextMeter(const TaskSpec& spec, size_t output, const std::vector<std::string>& characters)
+      : output_(output), characters_(characters) {
     const double blank = spec.Number("blank", -1);
     if (blank >= 0) blank_ = static_cast<int64_t>(blank);
     if (const std::string file = spec.Text("vocabulary"); !file.empty()) ReadVocabulary(file);
     if (const std::string labels = spec.Text("labels"); !labels.empty()) {
-      if (vocabulary_.empty()) {
+      if (vocabulary_.empty() && characters_.empty()) {
         Fail(ErrorCode::kInvalidArgument,
              "texts of labels need the vocabulary: text:labels={},vocabulary=FILE", labels);
       }
@@ -73,6 +74,7 @@ class TextMeter : public TaskMeter {
       Fail(ErrorCode::kInvalidArgument, "'{}': scores of texts have [steps, classes], not {} axes",
            sample.name, found.dims.size());
     }
+    if (vocabulary_.empty() && !characters_.empty()) UseCharacters(found.dims[1]);
     // The blank may follow from all samples, so that paths are kept, not texts.
     paths_.push_back({sample.name, PathOf(found),
                       sample.reference.empty() ? Codes() : PathOf(sample.reference[output_])});
@@ -171,6 +173,22 @@ class TextMeter : public TaskMeter {
     return text;
   }
 
+  // Makes the vocabulary of the characters that the model's metadata list, as PaddleOCR means them:
+  // the blank is before them, and a space may be behind them.
+  void UseCharacters(int64_t num_classes) {
+    vocabulary_ = {""};
+    vocabulary_.insert(vocabulary_.end(), characters_.begin(), characters_.end());
+    if (num_classes == std::ssize(vocabulary_) + 1) vocabulary_.emplace_back(" ");
+    if (num_classes != std::ssize(vocabulary_)) {
+      if (labels_.empty()) return characters_.clear(), vocabulary_.clear();
+      Fail(ErrorCode::kInvalidArgument,
+           "the model's metadata list {} characters, which do not fit its {} classes: give the "
+           "vocabulary (text:vocabulary=FILE)",
+           characters_.size(), num_classes);
+    }
+    if (!blank_) blank_ = 0;
+  }
+
   void ReadVocabulary(const std::string& file) {
     vocabulary_ = Split(ReadFile(file), '\n');
     for (std::string& line : vocabulary_) {
@@ -181,7 +199,7 @@ class TextMeter : public TaskMeter {
 
   size_t output_;
   std::optional<int64_t> blank_;
-  std::vector<std::string> vocabulary_;
+  std::vector<std::string> vocabulary_, characters_;
   std::map<std::string, std::string> labels_;
   std::vector<Paths> paths_;
   bool has_reference_ = false;
@@ -189,8 +207,9 @@ class TextMeter : public TaskMeter {
 
 }  // namespace
 
-std::unique_ptr<TaskMeter> MakeTextMeter(const TaskSpec& spec, size_t output) {
-  return std::make_unique<TextMeter>(spec, output);
+std::unique_ptr<TaskMeter> MakeTextMeter(const TaskSpec& spec, size_t output,
+                                         const std::vector<std::string>& characters) {
+  return std::make_unique<TextMeter>(spec, output, characters);
 }
 
 size_t EditDistance(std::span<const int64_t> wanted, std::span<const int64_t> found) {

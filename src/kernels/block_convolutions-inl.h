@@ -151,25 +151,6 @@ HWY_INLINE void SumWhole(const ConvolutionTask& task, size_t output, size_t at,
   }
 }
 
-// Writes the outputs of a strip, the sums of `count` output channels from `output` on.
-HWY_INLINE void FinishStrip(const ConvolutionTask& task, size_t output, size_t count, size_t strip,
-                            const PlaneGrid::Run* run, const PlaneGrid::Run* runs_end,
-                            const float* sums) {
-  const ConvolutionOutput& end = *task.output;
-  for (size_t r = 0; r < count; ++r) {
-    const size_t plane = PlaneOf(task, output + r);
-    const Finish finish(end, output + r);
-    for (const PlaneGrid::Run* at = run; at != runs_end; ++at) {
-      const float* const from = sums + r * kStripPositions + at->position - strip;
-      for (size_t i = 0; i < at->count; i += kLanes) {
-        const size_t to = plane + at->index + i;
-        finish.Write(hn::LoadU(kDf, from + i), end.other != nullptr ? end.other + to : nullptr,
-                     end.data + to, at->count - i);
-      }
-    }
-  }
-}
-
 // Sums as many positions as whole groups of kVectors vectors take, and moves behind them. It is no
 // lambda, because Clang gives lambdas no instruction sets of a pragma.
 template <bool kIsBytes, size_t kPieces, size_t kOutputs, size_t kVectors>

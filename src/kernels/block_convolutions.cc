@@ -13,6 +13,7 @@
 #include "base/round_up.h"
 #include "kernels/block_products.h"
 #include "kernels/dispatch.h"
+#include "kernels/tile_rows.h"
 
 // The order matters: these stand around the code.
 // clang-format off
@@ -98,8 +99,8 @@ BlockConvolution::BlockConvolution(const ConvolutionWeights& weights, int64_t im
   }
   if (num_tiles_ >= kManyTiles) return;
   outputs_per_chunk_ = std::max<size_t>(
-      kManyTiles,
-      RoundUp(CeilDivide(static_cast<size_t>(shape_.outputs), kManyTiles), kOutputGroup));
+      kManyTiles, RoundUp(CeilDivide(static_cast<size_t>(shape_.outputs), kManyTiles),
+                          weights.form() == ColumnForm::kTiles ? kTileRows : kOutputGroup));
   chunks_ = CeilDivide(static_cast<size_t>(shape_.outputs), outputs_per_chunk_);
   for (size_t i = 0; i < num_tiles_; ++i) {
     shared_.push_back(TileOf(i));
@@ -263,6 +264,7 @@ void BlockConvolution::RunWhole(const ConvolutionTile& tile, size_t begin, size_
   task.output_begin = begin;
   task.output_end = end;
   if (has_large_unit_) return ConvolveWholePortably(task);
+  if (weights_.form() == ColumnForm::kTiles) return TileConvolutionKernel()(task);
   const size_t target = ChosenTargetIndex();
   const bool has_dot = weights_.form() == ColumnForm::kBytes && HasDotProducts();
   (has_dot ? DotConvolutionKernel(target) : kWholeTable[target])(task);

@@ -1,10 +1,12 @@
 // Convolutions in blocks without vector instructions, for processors that have none of the targets.
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstring>
 
 #include "kernels/byte_codes.h"
 #include "kernels/convolution_task.h"
+#include "kernels/tile_rows.h"
 #include "kernels/whole_block.h"
 
 namespace bitpress::kernels {
@@ -46,6 +48,34 @@ float SumWhole(const ConvolutionTask& task, size_t output, size_t at) {
   return sum;
 }
 
+// The exact sum of a block, which tiles have as values, is turned into that of its elements again.
+float SumTiles(const ConvolutionTask& task, size_t output, size_t at) {
+  const ConvolutionWeights& weights = *task.weights;
+  const ConvolutionTile& tile = *task.tile;
+  const size_t depth = weights.tile_depth(), row = output % kTileRows;
+  const size_t tile_depth = std::min(depth, kTileDepth);
+  const uint16_t* factors = weights.tiles(output - row);
+  float sum = 0;
+  for (size_t b = 0; b < task.blocks->size(); ++b) {
+    const BlockColumns& block = (*task.blocks)[b];
+    double products = 0;
+    for (size_t k = 0; k < depth; ++k) {
+      uint16_t value;
+      std::memcpy(&value, tile.codes + block.codes + 4 * (k / 2 * tile.stored + at) + 2 * (k % 2),
+                  sizeof(value));
+      const size_t place = (k / tile_depth * kTileRows + row) * tile_depth + k % tile_depth;
+      products += double{FloatOfBfloat16(value)} * double{FloatOfBfloat16(factors[place])};
+    }
+    factors += kTileRows * depth;
+    if (products == 0) continue;
+    const float unit = std::bit_cast<float>(uint32_t{tile.units[block.units + at]} << 23U);
+    const float row_unit = weights.units(output)[b * kOutputGroup];
+    const auto whole = static_cast<float>(products / (double{unit} * double{row_unit}));
+    sum = std::fma(whole * unit, row_unit, sum);
+  }
+  return sum;
+}
+
 float SumFloats(const ConvolutionTask& task, size_t output, size_t at) {
   const formats::ConvolutionShape& shape = task.weights->shape();
   const size_t group = output / static_cast<size_t>(shape.outputs_of_group());
@@ -82,7 +112,9 @@ void ForEachOutput(const ConvolutionTask& task, Function&& sum_of) {
 
 }  // namespace
 
-void ConvolveWholePortably(const ConvolutionTask& task) { ForEachOutput(task, SumWhole); }
+void ConvolveWholePortably(const ConvolutionTask& task) {
+  ForEachOutput(task, task.weights->form() == ColumnForm::kTiles ? SumTiles : SumWhole);
+}
 void ConvolveFloatsPortably(const ConvolutionTask& task) { ForEachOutput(task, SumFloats); }
 
 }  // namespace bitpress::kernels

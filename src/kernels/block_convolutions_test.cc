@@ -22,12 +22,15 @@ using formats::ConvolutionShape;
 using formats::FindFormat;
 using formats::WeightBlocks;
 
-std::vector<float> ImageNumbers(int64_t count, uint32_t seed, float huge = 1e15F) {
+// Numbers of different sizes: some are zeros, tiny or huge; close ones are neither tiny nor huge.
+std::vector<float> ImageNumbers(int64_t count, uint32_t seed, float huge = 1e15F,
+                                bool are_close = false) {
   std::mt19937 random(seed);
   std::normal_distribution<float> normal;
   std::vector<float> values(static_cast<size_t>(count));
   for (size_t i = 0; i < values.size(); ++i) {
     const float size = i / 24 % 23 == 3    ? 0.0F
+                       : are_close         ? std::ldexp(1.0F, static_cast<int>(i / 40 % 7) - 3)
                        : i / 24 % 23 == 7  ? 1e-38F
                        : i / 24 % 23 == 11 ? 1e15F
                        : i / 24 % 23 == 15 ? huge
@@ -56,9 +59,10 @@ struct ConvolutionCase {
   std::vector<float> x, bias, other, expected;
 };
 
-// Compares kernels with the reference on every instruction set.
+// Compares kernels with the reference on every instruction set. Weights that are close let tiles
+// multiply them, and then so are the inputs of one of the cases.
 void CheckConvolution(const ConvolutionFormats& formats, const ConvolutionShape& shape,
-                      WeightBlocks blocks, size_t num_threads = 1) {
+                      WeightBlocks blocks, size_t num_threads = 1, bool are_close = false) {
   SCOPED_TRACE(fmt::format("{} of {}: {} channels to {} in {} groups, {} x {}, kernel {} x {}",
                            formats.weight.name, formats.input.name, shape.channels, shape.outputs,
                            shape.groups, shape.input[0], shape.input[1], shape.kernel[0],
@@ -69,7 +73,7 @@ void CheckConvolution(const ConvolutionFormats& formats, const ConvolutionShape&
   const int64_t depth = shape.channels_of_group(), positions = shape.positions();
   const int64_t axis = is_along_all ? depth * positions : depth;
   const int64_t inner = is_along_all ? 1 : positions;
-  std::vector<float> w = ImageNumbers(shape.outputs * depth * positions, 1);
+  std::vector<float> w = ImageNumbers(shape.outputs * depth * positions, 1, 1e15F, are_close);
   formats::ref::FakeQuantize(formats.weight, w, w, shape.outputs, axis, inner);
   formats::PackedTensor packed(formats::SizesOf(formats.weight, shape.outputs, axis, inner));
   PackTensor(formats.weight, shape.outputs, axis, inner, w, packed.spans(), pool);
@@ -80,7 +84,8 @@ void CheckConvolution(const ConvolutionFormats& formats, const ConvolutionShape&
     ConvolutionCase& test = cases[is_full ? 1 : 0];
     test.is_full = is_full;
     // Huge values need units that vector code leaves to portable code.
-    test.x = ImageNumbers(shape.images * shape.channels * plane, 2, is_full ? 3e37F : 1e15F);
+    test.x = ImageNumbers(shape.images * shape.channels * plane, 2, is_full ? 3e37F : 1e15F,
+                          are_close && !is_full);
     if (test.x.size() > 50) test.x[test.x.size() / 2] = std::nanf("");
     test.bias = ImageNumbers(shape.outputs, 3);
     test.other = ImageNumbers(outputs, 4);
@@ -92,6 +97,9 @@ void CheckConvolution(const ConvolutionFormats& formats, const ConvolutionShape&
   }
   OnEveryVariant([&] {
     const ConvolutionWeights weights(formats, shape, blocks, packed.view(), pool);
+    if (are_close && shape.outputs > 64 && weights.is_whole()) {
+      EXPECT_EQ(weights.form() == ColumnForm::kTiles, CurrentTarget() == "AMX");
+    }
     for (const ConvolutionCase& test : cases) {
       std::vector<float> y(test.expected.size(), -7.0F);
       ConvolutionOutput output = test.output();
@@ -136,6 +144,16 @@ TEST_P(BlockConvolutionsInFormats, EqualTheReference) {
     for (const WeightBlocks blocks : {WeightBlocks::kAlongChannels, WeightBlocks::kAlongAll}) {
       CheckConvolution(formats, shape, blocks);
     }
+    CheckConvolution(formats, shape, WeightBlocks::kAlongChannels, 1, /*are_close=*/true);
+  }
+  // Tiles multiply what has many outputs and much to sum.
+  ConvolutionShape deep{2, 100, 70, 1, {7, 9}, {1, 1}};
+  ConvolutionShape padded{1, 36, 66, 1, {6, 7}, {3, 3}};
+  padded.pads_begin = padded.pads_end = {1, 1};
+  unusual.channels = 40;
+  unusual.outputs = 65;
+  for (const ConvolutionShape& shape : {deep, padded, unusual}) {
+    CheckConvolution(formats, shape, WeightBlocks::kAlongChannels, 1, /*are_close=*/true);
   }
 }
 
@@ -161,6 +179,7 @@ void CheckTiles(const char* name) {
   const ConvolutionFormats formats{FindFormat(name), FindFormat(name)};
   ConvolutionShape wide{1, 33, 7, 1, {66, 71}, {1, 1}};
   CheckConvolution(formats, wide, WeightBlocks::kAlongChannels, 3);
+  CheckConvolution(formats, wide, WeightBlocks::kAlongChannels, 3, /*are_close=*/true);
   ConvolutionShape deep{3, 500, 7, 1, {13, 17}, {1, 1}};
   CheckConvolution(formats, deep, WeightBlocks::kAlongChannels, 3);
   ConvolutionShape grouped{1, 33, 33, 33, {66, 71}, {5, 5}};

@@ -12,6 +12,7 @@
 
 #include "base/check.h"
 #include "base/processors.h"
+#include "base/round_up.h"
 #include "kernels/byte_codes.h"
 #include "kernels/dispatch.h"
 #include "kernels/product_task.h"
@@ -51,9 +52,9 @@ bool ProcessorHasDot(size_t target) {
   // The bits of leaf 7: the first list tells of AVX-512 VNNI, the second one of AVX-VNNI.
   constexpr unsigned kAvx512Vnni = 1U << 11U, kAvxVnni = 1U << 4U;
   unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
-  const auto list = static_cast<unsigned>(target);
+  const unsigned list = target <= kAvx3Index ? 0 : 1;
   if (__get_cpuid_count(7, list, &eax, &ebx, &ecx, &edx) == 0) return false;
-  return target == 0 ? (ecx & kAvx512Vnni) != 0 : (eax & kAvxVnni) != 0;
+  return target <= kAvx3Index ? (ecx & kAvx512Vnni) != 0 : (eax & kAvxVnni) != 0;
 #else
   static_cast<void>(target);
 #if defined(__ARM_FEATURE_DOTPROD)
@@ -90,16 +91,38 @@ RowForm FormOf(const ProductPanels& panels, const std::optional<formats::FormatS
   return fits ? RowForm::kBytes : RowForm::kWords;
 }
 
+// Returns whether tiles multiply such a product, and do so faster than vectors: these multiply few
+// rows while tiles wait for columns to be decoded, but not in blocks of 16 or by words.
+bool AreQuickInTiles(const ProductPanels& panels, const std::optional<formats::FormatSpec>& rows,
+                     size_t num_rows) {
+  if (!HasTiles() || panels.num_blocks() == 0 || !panels.has_close_units() ||
+      !formats::IsWholeProduct({panels.spec(), rows})) {
+    return false;
+  }
+  const bool is_quick = panels.padded_block() != 16 && FormOf(panels, rows) == RowForm::kBytes;
+  return num_rows >= (is_quick ? 48U : 16U) && FitsTiles(panels.rule()) &&
+         FitsTiles(*formats::BlockUnitsOf(*rows));
+}
+
+void RunVectors(const ProductTask& part) {
+  const ProductKernel with_dot = part.rows->form() == RowForm::kBytes ? DotKernel() : nullptr;
+  (with_dot != nullptr ? with_dot : kProductTable[ChosenTargetIndex()])(part);
+}
+
 }  // namespace
 
 BlockProduct::BlockProduct(const ProductPanels& panels,
                            const std::optional<formats::FormatSpec>& rows,
                            const ProductInput& input, const ProductOutput& output)
     : panels_(panels),
+      format_(rows),
+      input_(input),
       output_(output),
-      rows_(panels, rows, FormOf(panels, rows), input.data, input.num_rows, input.stride) {
+      rows_(panels, rows,
+            AreQuickInTiles(panels, rows, input.num_rows) ? RowForm::kTiles : FormOf(panels, rows),
+            input.data, input.num_rows, input.stride) {
   BITPRESS_DCHECK(formats::WhyNoProduct({panels.spec(), rows}).empty());
-  if (rows_.form() == RowForm::kBytes) {
+  if (formats::IsWholeProduct({panels.spec(), rows})) {
     steps_in_words_ = StepsInWords(panels.largest_code(), -formats::BlockUnitsOf(*rows)->least());
   }
   // Tasks of many rows decode their columns only once, but there are some for every thread.
@@ -108,11 +131,17 @@ BlockProduct::BlockProduct(const ProductPanels& panels,
   // The largest tiles of one row have eight panels. Few panels are divided evenly instead.
   constexpr size_t kManyPanels = 64;
   panels_per_chunk_ = input.num_rows == 1 && panels.num_panels() >= kManyPanels ? 8 : 4;
+  // Tiles read their rows once for all panels of a task.
+  constexpr size_t kMostTilePanels = 16, kMostTileRows = 384;
+  if (has_tiles()) {
+    panels_per_chunk_ =
+        std::clamp(RoundUp(panels.num_panels() / kManyTasks, 2), size_t{4}, kMostTilePanels);
+  }
   panel_chunks_ = (panels.num_panels() + panels_per_chunk_ - 1) / panels_per_chunk_;
   const size_t wanted = (kManyTasks + panel_chunks_ - 1) / std::max<size_t>(1, panel_chunks_);
   const size_t per_chunk = input.num_rows / std::max<size_t>(1, wanted);
-  rows_per_chunk_ =
-      std::clamp((per_chunk + kLeastRows - 1) / kLeastRows * kLeastRows, kLeastRows, kMostRows);
+  rows_per_chunk_ = std::clamp((per_chunk + kLeastRows - 1) / kLeastRows * kLeastRows, kLeastRows,
+                               has_tiles() ? kMostTileRows : kMostRows);
   row_chunks_ = (input.num_rows + rows_per_chunk_ - 1) / rows_per_chunk_;
 }
 
@@ -122,10 +151,25 @@ void BlockProduct::RunTask(size_t task) const {
   part.row_end = std::min(part.row_begin + rows_per_chunk_, rows_.num_rows());
   part.panel_begin = task % panel_chunks_ * panels_per_chunk_;
   part.panel_end = std::min(part.panel_begin + panels_per_chunk_, panels_.num_panels());
+  if (has_tiles()) return rows_.fit_tiles() ? TileProductKernel()(part) : RunWithoutTiles(part);
   // Numbers of kWholeStart times such units could overflow in vector code.
   if (panels_.has_large_unit()) return MultiplyPortably(part);
-  const ProductKernel with_dot = rows_.form() == RowForm::kBytes ? DotKernel() : nullptr;
-  (with_dot != nullptr ? with_dot : kProductTable[ChosenTargetIndex()])(part);
+  RunVectors(part);
+}
+
+// Rows with tiny or huge units are rare, so that each task takes its own apart again.
+void BlockProduct::RunWithoutTiles(ProductTask part) const {
+  ProductRows rows(panels_, format_, FormOf(panels_, format_),
+                   input_.data + part.row_begin * input_.stride, part.row_end - part.row_begin,
+                   input_.stride);
+  for (size_t task = 0; task < rows.num_tasks(); ++task) rows.RunTask(task);
+  ProductOutput output = output_;
+  output.data += part.row_begin * output.stride;
+  part.rows = &rows;
+  part.output = &output;
+  part.row_end -= part.row_begin;
+  part.row_begin = 0;
+  RunVectors(part);
 }
 
 void BlockProduct::Run() {
@@ -135,6 +179,7 @@ void BlockProduct::Run() {
 
 void UseDotProducts(bool is_allowed) { IsDotAllowed() = is_allowed; }
 bool HasDotProducts() { return DotKernel() != nullptr; }
+bool HasTiles() { return ChosenTargetIndex() == kAmxIndex && IsDotAllowed(); }
 
 }  // namespace bitpress::kernels
 #endif

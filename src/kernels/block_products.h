@@ -40,6 +40,8 @@ struct ProductOutput {
   }
 };
 
+struct ProductTask;
+
 class BlockProduct {
  public:
   // The rows have values of the format `rows`; others are rounded to elements of their blocks. With
@@ -48,6 +50,8 @@ class BlockProduct {
   BlockProduct(const ProductPanels& panels, const std::optional<formats::FormatSpec>& rows,
                const ProductInput& input, const ProductOutput& output);
 
+  // Returns whether it uses the tiles of AMX.
+  bool has_tiles() const { return rows_.form() == RowForm::kTiles; }
   // The tasks of the first loop, which takes rows apart, and of the second, which multiplies.
   size_t num_row_tasks() const { return rows_.num_tasks(); }
   void RunRowTask(size_t task) { rows_.RunTask(task); }
@@ -57,7 +61,12 @@ class BlockProduct {
   void Run();
 
  private:
+  // Runs a part of a product for whose rows tiles are no good.
+  void RunWithoutTiles(ProductTask part) const;
+
   const ProductPanels& panels_;
+  std::optional<formats::FormatSpec> format_;  // of the rows
+  ProductInput input_;
   ProductOutput output_;
   ProductRows rows_;
   size_t steps_in_words_ = 0;
@@ -70,5 +79,7 @@ class BlockProduct {
 void UseDotProducts(bool is_allowed);
 // Returns whether the processor has them, and they are used.
 bool HasDotProducts();
+// Returns whether the kernels may use tiles ("AMX"), too.
+bool HasTiles();
 
 }  // namespace bitpress::kernels

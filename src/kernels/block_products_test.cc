@@ -179,6 +179,85 @@ TEST_P(BlockProductsInFormat, EqualTheReferenceForARowInUnits) {
   });
 }
 
+// Tiles multiply blocks whose units are not too different.
+void CheckProductsInTiles(const FormatSpec& spec, const ColumnsView& view, size_t num_rows) {
+  SCOPED_TRACE(spec.name);
+  const Columns columns(spec, view, 5, /*are_close=*/true);
+  std::vector<FormatSpec> formats{spec};
+  for (const char* const other : {"mxint8", "mx9", "bfp16"}) {
+    if (FindFormat(other).block_size == spec.block_size) formats.push_back(FindFormat(other));
+  }
+  const auto num_columns = static_cast<size_t>(view.num_columns());
+  const int64_t depth = view.summed().num_elements();
+  for (const FormatSpec& format : formats) {
+    std::vector<float> a = MatrixNumbers(num_rows * static_cast<size_t>(depth), 6, true);
+    std::vector<float> far = a;
+    a[a.size() / 2] = std::nanf("");
+    for (size_t k = 0; k < static_cast<size_t>(depth); ++k) far[k] *= 0x1p-100F;  // a row
+    for (std::vector<float>* const rows : {&a, &far}) {
+      formats::ref::FakeQuantize(format, *rows, *rows, static_cast<int64_t>(num_rows), depth, 1);
+      std::vector<float> expected(num_rows * num_columns);
+      formats::ref::MultiplyBlocks({spec, format}, view.summed(), *rows, columns.values, expected);
+      ThreadPool pool(2);
+      OnEveryVariant([&] {
+        const ProductPanels panels(spec, view, columns.packed.view(), pool);
+        ExpectSameBits(Multiply(panels, format, *rows, num_rows), expected);
+        const BlockProduct product(panels, format, {rows->data(), num_rows, 0}, {});
+        EXPECT_EQ(product.has_tiles(), CurrentTarget() == "AMX" && panels.has_close_units() &&
+                                           formats::IsWholeProduct({spec, format}));
+      });
+    }
+  }
+}
+
+TEST_P(BlockProductsInFormat, EqualTheReferenceInTiles) {
+  CheckProductsInTiles(spec_, {40, 150, 1, false}, 50);
+}
+
+TEST(WholeBlockProducts, EqualTheReferenceInPiecesOfTiles) {
+  for (const char* const name : {"mxfp4_e2m1", "mx6", "mxint8", "mx9"}) {
+    CheckProductsInTiles(FindFormat(name), {19, 2090, 1, false}, 50);
+  }
+}
+
+#if defined(__x86_64__)
+// What a thread's tiles are, as ONNX Runtime sets it once for each of its threads.
+struct alignas(64) TileConfiguration {
+  uint8_t bytes[64] = {};
+  bool operator==(const TileConfiguration&) const = default;
+};
+__attribute__((target("amx-tile"))) TileConfiguration ReadTiles() {
+  TileConfiguration tiles;
+  asm volatile("sttilecfg %0" : "=m"(tiles));
+  return tiles;
+}
+__attribute__((target("amx-tile"))) void SetTiles(const TileConfiguration& tiles) {
+  asm volatile("ldtilecfg %0" : : "m"(tiles));
+}
+__attribute__((target("amx-tile"))) void ReleaseTiles() { asm volatile("tilerelease"); }
+
+TEST(BlockProducts, LeaveTheTilesOfAThreadAsTheyWere) {
+  if (SupportedTargets().front() != "AMX") GTEST_SKIP() << "no tiles here";
+  const FormatSpec spec = FindFormat("mxint8");
+  const Columns columns(spec, {5, 64, 1, false}, 5, /*are_close=*/true);
+  ThreadPool pool(1);
+  const ProductPanels panels(spec, columns.view, columns.packed.view(), pool);
+  const std::vector<float> a = MatrixNumbers(size_t{48} * 64, 6, true);
+  TileConfiguration others;
+  others.bytes[0] = 1;
+  for (size_t tile = 0; tile < 8; ++tile) {
+    others.bytes[16 + 2 * tile] = 64;
+    others.bytes[48 + tile] = 16;
+  }
+  SetTiles(others);
+  Multiply(panels, spec, a, 48);
+  EXPECT_EQ(ReadTiles(), others);
+  ReleaseTiles();
+  Multiply(panels, spec, a, 48);
+  EXPECT_EQ(ReadTiles(), TileConfiguration()) << "none, so that the system need not save them";
+}
+#endif
+
 void CheckTilesOfTheCache(const char* name) {
   const FormatSpec spec = FindFormat(name);
   CheckProducts(spec, {80, 1600, 1, false}, {{spec, 70}, {std::nullopt, 70}}, 3);

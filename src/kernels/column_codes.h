@@ -11,9 +11,10 @@ namespace bitpress::kernels {
 // The elements in a piece of 32 bits, the lowest first.
 //   kBytes   four numbers, as codes (byte_codes.h) that are `offset` above them
 //   kWords   two numbers, as signed words
-enum class ColumnForm { kBytes, kWords };
+//   kTiles   two values, as bfloat16 (tile_rows.h)
+enum class ColumnForm { kBytes, kWords, kTiles };
 
-inline size_t ElementsOfPiece(ColumnForm form) { return form == ColumnForm::kBytes ? 4 : 2; }
+constexpr size_t ElementsOfPiece(ColumnForm form) { return form == ColumnForm::kBytes ? 4 : 2; }
 
 // This says where the elements and units of one block of neighbouring columns go. There is room for
 // columns that fill up the last 16.
@@ -24,11 +25,12 @@ struct ColumnCodes {
   uint8_t* codes = nullptr;  // piece p of column c at codes + p * code_stride + 4 * c
   size_t code_stride = 0;
   uint8_t* units = nullptr;  // a byte for each column
-  // Set if a unit is above kLargestQuickUnit (whole_block.h), and not that of NaN.
+  // Set if a unit is above kLargestQuickUnit (whole_block.h), and not that of NaN, or outside of
+  // what tiles take.
   std::atomic<bool>* has_large_unit = nullptr;
 };
 
-// Returns the piece of ElementsOfPiece(form) numbers.
+// Returns the piece of ElementsOfPiece(form) numbers. REQUIRES: form is not kTiles.
 inline int32_t PieceOf(ColumnForm form, const int16_t* numbers, int offset) {
   const size_t count = ElementsOfPiece(form), bits = 32 / count;
   const uint32_t mask = form == ColumnForm::kBytes ? 0xFFU : 0xFFFFU;

@@ -69,6 +69,25 @@ struct Finish {
   SlopeAndLimits<VF> finished;
 };
 
+// Writes the outputs of a strip, the sums of `count` output channels from `output` on.
+HWY_INLINE void FinishStrip(const ConvolutionTask& task, size_t output, size_t count, size_t strip,
+                            const PlaneGrid::Run* run, const PlaneGrid::Run* runs_end,
+                            const float* sums) {
+  const ConvolutionOutput& end = *task.output;
+  for (size_t r = 0; r < count; ++r) {
+    const size_t plane = PlaneOf(task, output + r);
+    const Finish finish(end, output + r);
+    for (const PlaneGrid::Run* at = run; at != runs_end; ++at) {
+      const float* const from = sums + r * kStripPositions + at->position - strip;
+      for (size_t i = 0; i < at->count; i += kLanes) {
+        const size_t to = plane + at->index + i;
+        finish.Write(hn::LoadU(kDf, from + i), end.other != nullptr ? end.other + to : nullptr,
+                     end.data + to, at->count - i);
+      }
+    }
+  }
+}
+
 BITPRESS_END_PRODUCTS
 }  // namespace bitpress::kernels::HWY_NAMESPACE
 BITPRESS_AFTER_PRODUCTS

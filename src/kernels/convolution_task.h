@@ -68,4 +68,7 @@ void ConvolveFloatsPortably(const ConvolutionTask& task);
 // The version that uses dot products of bytes, for a target by its index in kTargetNames, or null.
 ConvolutionKernel DotConvolutionKernel(size_t target);
 
+// The version for columns in the form of tiles, or null if this build has none.
+ConvolutionKernel TileConvolutionKernel();
+
 }  // namespace bitpress::kernels

@@ -3,13 +3,24 @@
 #include <algorithm>
 #include <bit>
 
+#include "base/round_up.h"
 #include "kernels/block_products.h"
 #include "kernels/byte_codes.h"
 #include "kernels/pack_tensor.h"
 #include "kernels/product_panels.h"
+#include "kernels/tile_rows.h"
 #include "kernels/whole_block.h"
 
 namespace bitpress::kernels {
+namespace {
+
+// Returns whether all units are within 2^-30 and 2^30 (tile_rows.h), or 0 where there is no output.
+bool HaveCloseUnits(const std::vector<float>& units) {
+  return std::ranges::all_of(
+      units, [](float unit) { return unit == 0 || (unit >= 0x1p-30F && unit <= 0x1p30F); });
+}
+
+}  // namespace
 
 ConvolutionWeights::ConvolutionWeights(const formats::ConvolutionFormats& formats,
                                        const formats::ConvolutionShape& shape,
@@ -27,21 +38,38 @@ ConvolutionWeights::ConvolutionWeights(const formats::ConvolutionFormats& format
   UnpackTensor(formats.weight, shape.outputs, axis, inner, packed, values_, pool);
   if (is_depthwise()) ArrangeTaps();
   if (!is_whole_) return;
-  ChooseForm(formats);
   block_size_ = static_cast<size_t>(formats.input.block_size);
-  const auto channels = static_cast<size_t>(shape.channels);
-  const auto segments = static_cast<size_t>(shape.positions());
+  ChooseForm(formats, /*may_be_tiles=*/true);
+  Arrange(formats, pool);
+  if (form_ == ColumnForm::kTiles && !HaveCloseUnits(units_)) {
+    tiles_ = {};
+    ChooseForm(formats, /*may_be_tiles=*/false);
+    Arrange(formats, pool);
+  }
+  values_ = {};
+}
+
+void ConvolutionWeights::Arrange(const formats::ConvolutionFormats& formats, ThreadPool& pool) {
+  const auto outputs = static_cast<size_t>(shape_.outputs);
+  const auto channels = static_cast<size_t>(shape_.channels);
+  const auto segments = static_cast<size_t>(shape_.positions());
   blocks_per_segment_ = (channels + block_size_ - 1) / block_size_;
   num_blocks_ = segments * blocks_per_segment_;
+  const bool has_tiles = form_ == ColumnForm::kTiles;
+  tile_depth_ = has_tiles ? DepthInTiles(RoundUp(channels_of(0), 4)) : 0;
+  pieces_per_output_ = 0;
   for (size_t b = 0; b < blocks_per_segment_; ++b) pieces_per_output_ += segments * pieces_of(b);
-  const size_t padded = (outputs + kOutputGroup - 1) / kOutputGroup * kOutputGroup;
-  pieces_.resize(padded * pieces_per_output_);
-  units_.resize(padded * num_blocks_);
-  starts_.resize(padded * num_blocks_);
+  const size_t padded = RoundUp(outputs, kOutputGroup);
+  units_.assign(padded * num_blocks_, 0);
+  if (has_tiles) {
+    tiles_.assign(RoundUp(outputs, kTileRows) * num_blocks_ * tile_depth_, 0);
+  } else {
+    pieces_.resize(padded * pieces_per_output_);
+    starts_.resize(padded * num_blocks_);
+  }
   const formats::BlockUnits rule = *formats::BlockUnitsOf(formats.weight);
   pool.ParallelFor(
       outputs, [&](size_t output) { TakeOutput(rule, output, values_.data() + output * depth_); });
-  values_ = {};
 }
 
 bool ConvolutionWeights::is_depthwise() const {
@@ -61,16 +89,26 @@ void ConvolutionWeights::ArrangeTaps() {
   values_ = {};
 }
 
-void ConvolutionWeights::ChooseForm(const formats::ConvolutionFormats& formats) {
+void ConvolutionWeights::ChooseForm(const formats::ConvolutionFormats& formats, bool may_be_tiles) {
   const formats::BlockUnits rule = *formats::BlockUnitsOf(formats.weight);
   const formats::BlockUnits input = *formats::BlockUnitsOf(formats.input);
   const bool are_bytes = input.largest <= INT8_MAX && rule.largest <= INT8_MAX;
   const ByteCodes codes = ByteCodesOf(input.least(), input.largest);
   offset_ = codes.offset;
   pieces_in_words_ = StepsInWords(codes.largest, -rule.least());
-  if (are_bytes && (HasDotProducts() || pieces_in_words_ > 0)) return;
-  form_ = ColumnForm::kWords;
-  offset_ = 0;
+  form_ = are_bytes && (HasDotProducts() || pieces_in_words_ > 0) ? ColumnForm::kBytes
+                                                                  : ColumnForm::kWords;
+  if (may_be_tiles && HasTiles() && FitsTiles(rule) && FitsTiles(input) && IsQuickInTiles()) {
+    form_ = ColumnForm::kTiles;
+  }
+  if (form_ != ColumnForm::kBytes) offset_ = 0;
+}
+
+bool ConvolutionWeights::IsQuickInTiles() const {
+  // With less to sum, tiles cost more than their products gain. They take the time of 16 outputs.
+  constexpr size_t kLeastDepth = 96;
+  constexpr int64_t kLeastOutputs = 64;
+  return form_ == ColumnForm::kWords || (depth_ >= kLeastDepth && shape_.outputs >= kLeastOutputs);
 }
 
 size_t ConvolutionWeights::channels_of(size_t block) const {
@@ -79,15 +117,29 @@ size_t ConvolutionWeights::channels_of(size_t block) const {
 
 size_t ConvolutionWeights::pieces_of(size_t block) const {
   const size_t elements = ElementsOfPiece(form_);
+  // Tiles read all blocks alike.
+  if (form_ == ColumnForm::kTiles) return tile_depth_ / elements;
   return (channels_of(block) + elements - 1) / elements;
+}
+
+void ConvolutionWeights::WriteTile(size_t output, size_t block, float unit,
+                                   std::span<const int16_t> numbers) {
+  const size_t row = output % kTileRows, depth = std::min(tile_depth_, kTileDepth);
+  uint16_t* const to =
+      tiles_.data() + ((output - row) * num_blocks_ + block * kTileRows) * tile_depth_;
+  for (size_t k = 0; k < numbers.size(); ++k) {
+    to[(k / depth * kTileRows + row) * depth + k % depth] =
+        Bfloat16Of(static_cast<float>(numbers[k]) * unit);
+  }
 }
 
 void ConvolutionWeights::TakeOutput(const formats::BlockUnits& rule, size_t output,
                                     const float* values) {
   const auto segments = static_cast<size_t>(shape_.positions());
-  int32_t* piece = pieces_.data() + Place(output, pieces_per_output_);
+  const bool has_tiles = form_ == ColumnForm::kTiles;
+  int32_t* piece = has_tiles ? nullptr : pieces_.data() + Place(output, pieces_per_output_);
   float* unit = units_.data() + Place(output, num_blocks_);
-  int32_t* start = starts_.data() + Place(output, num_blocks_);
+  int32_t* start = has_tiles ? nullptr : starts_.data() + Place(output, num_blocks_);
   const size_t count = ElementsOfPiece(form_);
   std::vector<int16_t> numbers(block_size_ + count);
   for (size_t s = 0; s < segments; ++s) {
@@ -97,6 +149,11 @@ void ConvolutionWeights::TakeOutput(const formats::BlockUnits& rule, size_t outp
       const uint8_t taken = TakeApart(rule, values + b * block_size_ * segments + s, segments,
                                       length, numbers.data());
       *unit = std::bit_cast<float>(uint32_t{taken} << 23U);
+      if (has_tiles) {
+        WriteTile(output, s * blocks_per_segment_ + b, *unit, {numbers.data(), length});
+        unit += kOutputGroup;
+        continue;
+      }
       unit += kOutputGroup;
       int32_t sum = 0;
       for (size_t k = 0; k < length; ++k) sum += numbers[k];

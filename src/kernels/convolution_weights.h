@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "base/thread_pool.h"
@@ -38,6 +39,13 @@ class ConvolutionWeights {
   // --- Whole products ---
 
   ColumnForm form() const { return form_; }
+  // Returns the values of kTileRows output channels from `output` on, a multiple of it, as
+  // bfloat16: for each block a tile, or one of each kTileDepth elements. tile_depth() elements are
+  // in a block, which zeros fill up. REQUIRES: form() is kTiles.
+  const uint16_t* tiles(size_t output) const {
+    return tiles_.data() + output * num_blocks_ * tile_depth_;
+  }
+  size_t tile_depth() const { return tile_depth_; }
   // Zero point of the packed byte columns.
   int offset() const { return offset_; }
   // The most pieces of four bytes whose products, added in pairs, stay within 16 bits.
@@ -74,10 +82,14 @@ class ConvolutionWeights {
   static size_t Place(size_t output, size_t count) {
     return output / kOutputGroup * count * kOutputGroup + output % kOutputGroup;
   }
-  void ChooseForm(const formats::ConvolutionFormats& formats);
+  void ChooseForm(const formats::ConvolutionFormats& formats, bool may_be_tiles);
+  // Returns whether tiles multiply the weight faster than vectors would.
+  bool IsQuickInTiles() const;
+  void Arrange(const formats::ConvolutionFormats& formats, ThreadPool& pool);
   void ArrangeTaps();
   // Takes an output channel apart, whose values lie channel after channel.
   void TakeOutput(const formats::BlockUnits& rule, size_t output, const float* values);
+  void WriteTile(size_t output, size_t block, float unit, std::span<const int16_t> numbers);
 
   formats::FormatSpec input_;
   formats::ConvolutionShape shape_;
@@ -90,6 +102,8 @@ class ConvolutionWeights {
   std::vector<int32_t> pieces_, starts_;
   std::vector<float> units_, values_;
   AlignedVector<float> taps_;
+  size_t tile_depth_ = 0;
+  AlignedVector<uint16_t> tiles_;
 };
 
 }  // namespace bitpress::kernels

@@ -5,6 +5,7 @@
 #include <atomic>
 
 #include "base/error.h"
+#include "base/processors.h"
 #include "base/text.h"
 #include "kernels/dispatch.h"
 
@@ -42,12 +43,25 @@ int64_t TargetsOfProcessor() {
   return targets;
 }
 
+// Returns whether the processor has the tiles that kernels use, and products of bfloat16 in them.
+bool ProcessorHasTiles() {
+#if HWY_ARCH_X86_64
+  constexpr unsigned kBfloat16 = 1U << 22U, kTiles = 1U << 24U, kVnni = 1U << 11U;
+  unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
+  return __get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) != 0 && (ecx & kVnni) != 0 &&
+         (edx & kBfloat16) != 0 && (edx & kTiles) != 0;
+#else
+  return false;
+#endif
+}
+
 // Returns whether this build holds a target and the processor can run it.
 bool IsSupported(size_t index) {
-  constexpr std::array<int64_t, kTargetNames.size()> kTargets = {HWY_AVX3, HWY_AVX2, HWY_SSE4,
-                                                                 HWY_NEON, HWY_EMU128 | HWY_SCALAR};
+  constexpr std::array<int64_t, kTargetNames.size()> kTargets = {
+      HWY_AVX3, HWY_AVX3, HWY_AVX2, HWY_SSE4, HWY_NEON, HWY_EMU128 | HWY_SCALAR};
   static const int64_t of_processor = TargetsOfProcessor();
-  return (of_processor & HWY_TARGETS & kTargets[index]) != 0;
+  if ((of_processor & HWY_TARGETS & kTargets[index]) == 0) return false;
+  return index != kAmxIndex || (BITPRESS_HAS_TILES && ProcessorHasTiles() && MayUseTiles());
 }
 
 size_t BestTarget() {
@@ -88,5 +102,13 @@ void UseTarget(std::string_view name) {
 }
 
 std::string_view CurrentTarget() { return kTargetNames[ChosenTargetIndex()]; }
+
+std::string_view CurrentVectors() {
+  return kTargetNames[std::max(ChosenTargetIndex(), kAvx3Index)];
+}
+
+bool AreTilesRefused() {
+  return BITPRESS_HAS_TILES && IsSupported(kAvx3Index) && ProcessorHasTiles() && !MayUseTiles();
+}
 
 }  // namespace bitpress::kernels

@@ -11,8 +11,8 @@
 
 namespace bitpress::kernels {
 
-// Returns the names of the compiled targets this processor can run, best first: "AVX3" (AVX-512),
-// "AVX2", "SSE4" and "PORTABLE", or "NEON" on Arm.
+// Returns the names of the compiled targets this processor can run, best first: "AMX" (AVX-512 and
+// tiles), "AVX3" (AVX-512), "AVX2", "SSE4" and "PORTABLE", or "NEON" on Arm.
 std::vector<std::string> SupportedTargets();
 
 // Makes the kernels use a target from now on; "" goes back to the best. Not thread-safe against
@@ -21,5 +21,11 @@ void UseTarget(std::string_view name);
 
 // Returns the name of the target that the kernels use.
 std::string_view CurrentTarget();
+// Returns the target whose vectors they use: CurrentTarget(), but "AVX3" in place of "AMX".
+std::string_view CurrentVectors();
+
+// Returns whether the processor has tiles for which there are kernels ("AMX"), but the system does
+// not let this process use them.
+bool AreTilesRefused();
 
 }  // namespace bitpress::kernels

@@ -13,19 +13,21 @@
 namespace bitpress::kernels {
 
 // The names of all targets as users see them, best first, in the order of every dispatch table.
-inline constexpr std::array<std::string_view, 5> kTargetNames = {"AVX3", "AVX2", "SSE4", "NEON",
-                                                                 "PORTABLE"};
+// "AMX" is AVX3 with kernels of its own for some products (tile_products.h).
+inline constexpr std::array<std::string_view, 6> kTargetNames = {"AMX",  "AVX3", "AVX2",
+                                                                 "SSE4", "NEON", "PORTABLE"};
+inline constexpr size_t kAmxIndex = 0, kAvx3Index = 1;
 
 // Returns the index of the chosen target in kTargetNames.
 size_t ChosenTargetIndex();
 
 // Returns the name of the target that a file is compiled for (HWY_TARGET).
 constexpr std::string_view NameOfTarget(int64_t target) {
-  return target == HWY_AVX3   ? kTargetNames[0]
-         : target == HWY_AVX2 ? kTargetNames[1]
-         : target == HWY_SSE4 ? kTargetNames[2]
-         : target == HWY_NEON ? kTargetNames[3]
-                              : kTargetNames[4];
+  return target == HWY_AVX3   ? kTargetNames[kAvx3Index]
+         : target == HWY_AVX2 ? kTargetNames[2]
+         : target == HWY_SSE4 ? kTargetNames[3]
+         : target == HWY_NEON ? kTargetNames[4]
+                              : kTargetNames[5];
 }
 
 // Called by every kernel with its name and the target it was compiled for.
@@ -93,6 +95,14 @@ struct BlockKernels {
 #define BITPRESS_ARM64_DOT 1
 #endif
 
+// True if this build has kernels for tiles: compilers know them since GCC 11 and Clang 12.
+#if HWY_ARCH_X86_64 && (HWY_TARGETS & HWY_AVX3) && \
+    (HWY_COMPILER_GCC_ACTUAL >= 1100 || HWY_COMPILER_CLANG >= 1200)
+#define BITPRESS_HAS_TILES 1
+#else
+#define BITPRESS_HAS_TILES 0
+#endif
+
 // The portable version, which every build has whose baseline has no vectors. Highway names it by
 // its way to emulate vectors. (g++ before 12.3 cannot compile EMU128.)
 #if HWY_TARGETS & HWY_EMU128
@@ -104,10 +114,10 @@ struct BlockKernels {
 #endif
 
 // All versions of `function` in the order of kTargetNames.
-#define BITPRESS_DISPATCH_TABLE(function)                                      \
-  {                                                                            \
-    BITPRESS_AVX3(function), BITPRESS_AVX2(function), BITPRESS_SSE4(function), \
-        BITPRESS_NEON(function), BITPRESS_PORTABLE(function)                   \
+#define BITPRESS_DISPATCH_TABLE(function)                                             \
+  {                                                                                   \
+    BITPRESS_AVX3(function), BITPRESS_AVX3(function), BITPRESS_AVX2(function),        \
+        BITPRESS_SSE4(function), BITPRESS_NEON(function), BITPRESS_PORTABLE(function) \
   }
 
 // The versions that use dot products of bytes (products_with_dot.inc), in the same order.
@@ -116,8 +126,8 @@ struct BlockKernels {
 #else
 #define BITPRESS_NEON_DOT(function) nullptr
 #endif
-#define BITPRESS_DOT_TABLE(function)                                               \
-  {                                                                                \
-    BITPRESS_AVX3(with_dot::function), BITPRESS_AVX2(with_dot::function), nullptr, \
-        BITPRESS_NEON_DOT(with_dot::function), nullptr                             \
+#define BITPRESS_DOT_TABLE(function)                                                               \
+  {                                                                                                \
+    BITPRESS_AVX3(with_dot::function), BITPRESS_AVX3(with_dot::function),                          \
+        BITPRESS_AVX2(with_dot::function), nullptr, BITPRESS_NEON_DOT(with_dot::function), nullptr \
   }

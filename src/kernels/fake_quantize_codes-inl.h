@@ -17,6 +17,7 @@
 #include "kernels/byte_codes.h"
 #include "kernels/column_codes.h"
 #include "kernels/fake_quantize-inl.h"
+#include "kernels/tile_rows.h"
 #include "kernels/whole_block.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -35,6 +36,17 @@ inline HWY_NOINLINE void ReferenceCodes(const FakeQuantizeParams& p, const float
     const uint8_t unit = TakeApart(rule, block.data(), 1, length, numbers.data());
     out.units[c] = unit;
     if (unit > kLargestQuickUnit && unit != formats::kNanUnit) *out.has_large_unit = true;
+    if (out.form == ColumnForm::kTiles) {
+      if (!FitsTiles(unit)) *out.has_large_unit = true;
+      const auto value = [&](size_t r) -> uint32_t {
+        return r < length ? Bfloat16Of(unit == formats::kNanUnit ? std::nanf("") : block[r]) : 0;
+      };
+      for (size_t piece = 0; piece < out.pieces; ++piece) {
+        const uint32_t pair = value(2 * piece) | value(2 * piece + 1) << 16U;
+        std::memcpy(out.codes + piece * out.code_stride + 4 * c, &pair, sizeof(pair));
+      }
+      continue;
+    }
     for (size_t piece = 0; piece < out.pieces; ++piece) {
       const int32_t packed = PieceOf(out.form, &numbers[piece * of_piece], out.offset);
       std::memcpy(out.codes + piece * out.code_stride + 4 * c, &packed, sizeof(packed));
@@ -50,9 +62,10 @@ struct BlockCodes {
   // Quantizes a vector of columns to whole elements in units that follow from the block's exponent.
   // (TakeApart would take a smaller unit where rounding left a smaller largest value; products are
   // the same.)
-  template <bool kPart, bool kIsBytes>
+  template <bool kPart, ColumnForm kForm>
   static HWY_INLINE void Codes(const Constants& c, const formats::BlockUnits& rule, const float* x,
                                size_t length, size_t stride, size_t count, const ColumnCodes& out) {
+    constexpr bool kIsBytes = kForm == ColumnForm::kBytes;
     VU amax = hn::Zero(kDu);
     for (size_t r = 0; r < length; ++r) {
       if constexpr (!kPart) Blocks::PrefetchAhead(x + r * stride + 8 * LaneCount(), x + r * stride);
@@ -72,15 +85,18 @@ struct BlockCodes {
         hn::BitCast(kDf, hn::ShiftLeft<23>(hn::Sub(hn::Set(kDi, 2 * formats::kUnitBias), unit)));
     constexpr hn::Rebind<uint8_t, DF> kBytes;
     hn::StoreU(hn::DemoteTo(kBytes, unit), kBytes, out.units);
-    if constexpr (R::kIsNearest && kIsBytes && HWY_NATIVE_FMA) {
+    if constexpr (kForm == ColumnForm::kTiles) NoteUnits(unit, amax, out);
+    if constexpr (R::kIsNearest && kForm != ColumnForm::kWords && HWY_NATIVE_FMA) {
       constexpr size_t kPair = 2;
+      const VI field = hn::Max(unit, hn::Set(kDi, 1));  // columns of zeros may have less
+      const Numbers<kForm> numbers(out, hn::BitCast(kDf, hn::ShiftLeft<23>(field)));
       if constexpr (!kSub) {
-        return NearestCodes<kPart>(rule, x, length, stride, count, inverse, out);
+        return NearestCodes<kPart>(rule, x, length, stride, count, inverse, numbers);
       } else if (c.sub_block_size == kPair) {
-        return NearestPairs<kPart>(c, x, length, stride, count, exponent, inverse, out);
+        return NearestPairs<kPart>(c, x, length, stride, count, exponent, inverse, numbers);
       }
     }
-    constexpr size_t kElements = kIsBytes ? 4 : 2;
+    constexpr size_t kElements = ElementsOfPiece(kForm);
     const VI offset = hn::Set(kDi, out.offset);
     VI piece = hn::Zero(kDi);
     auto* to = reinterpret_cast<int32_t*>(out.codes);
@@ -99,9 +115,23 @@ struct BlockCodes {
     Blocks::template ForEachSubBlock<kPart>(
         c, x, length, stride, count, exponent, [&](const R& rounder, size_t r) HWY_ATTR {
           const VF value = rounder(c, LoadUpTo<kPart>(x + r * stride, count));
-          add(hn::NearestInt(hn::Mul(value, inverse)), r);
+          if constexpr (kForm == ColumnForm::kTiles) {
+            add(hn::ShiftRight<16>(hn::BitCast(kDi, value)), r);
+          } else {
+            add(hn::NearestInt(hn::Mul(value, inverse)), r);
+          }
         });
     for (size_t r = length; r < out.pieces * kElements; ++r) add(hn::Zero(kDi), r);
+  }
+
+  // Notes whether tiles do not take a unit of columns that are not zeros.
+  static HWY_INLINE void NoteUnits(VI unit, VU amax, const ColumnCodes& out) {
+    const auto is_small = hn::Lt(unit, hn::Set(kDi, kLeastTileUnit));
+    const auto is_large = hn::Gt(unit, hn::Set(kDi, kLargestTileUnit));
+    const auto has_values = hn::Gt(hn::BitCast(kDi, amax), hn::Zero(kDi));
+    if (HWY_UNLIKELY(!hn::AllFalse(kDi, hn::And(hn::Or(is_small, is_large), has_values)))) {
+      *out.has_large_unit = true;
+    }
   }
 
   // Returns the number from which the bytes that Join joins are counted. Numbers there are not
@@ -125,40 +155,68 @@ struct BlockCodes {
     return hn::Xor(hn::Xor(low, high), hn::Set(kDi, static_cast<int32_t>(starts)));
   }
 
+  // Writes numbers that are counted from StartOf(out) on, four at a time.
+  template <ColumnForm kForm>
+  struct Numbers {
+    HWY_INLINE Numbers(const ColumnCodes& columns, VF block_unit)
+        : out(columns), unit(block_unit) {}
+    HWY_INLINE size_t count() const { return ElementsOfPiece(kForm) * out.pieces; }
+    HWY_INLINE void Put(size_t r, VF first, VF second, VF third, VF fourth) const {
+      auto* const to =
+          reinterpret_cast<int32_t*>(out.codes + r / ElementsOfPiece(kForm) * out.code_stride);
+      if constexpr (kForm == ColumnForm::kBytes) {
+        hn::StoreU(Join(out, first, second, third, fourth), kDi, to);
+      } else {
+        hn::StoreU(Pair(first, second), kDi, to);
+        hn::StoreU(Pair(third, fourth), kDi, to + out.code_stride / sizeof(int32_t));
+      }
+    }
+    // Returns the values of two numbers as bfloat16.
+    HWY_INLINE VI Pair(VF first, VF second) const {
+      const VF start = hn::Set(kDf, StartOf(out));
+      const VI low = hn::BitCast(kDi, hn::Mul(hn::Sub(first, start), unit));
+      const VI high = hn::BitCast(kDi, hn::Mul(hn::Sub(second, start), unit));
+      return hn::Or(hn::BitCast(kDi, hn::ShiftRight<16>(hn::BitCast(kDu, low))),
+                    hn::And(high, hn::Set(kDi, static_cast<int32_t>(0xFFFF0000U))));
+    }
+
+    const ColumnCodes& out;
+    VF unit;
+  };
+
   template <bool kPart>
   static HWY_INLINE VF LoadRow(const float* x, size_t row, size_t length, size_t stride,
                                size_t count) {
     return row < length ? LoadUpTo<kPart>(x + row * stride, count) : hn::Zero(kDf);
   }
 
-  // Writes the nearest whole numbers as bytes: a multiply-add rounds them.
-  template <bool kPart>
+  // Writes the nearest whole numbers: a multiply-add rounds them.
+  template <bool kPart, class Out>
   static HWY_INLINE void NearestCodes(const formats::BlockUnits& rule, const float* x,
                                       size_t length, size_t stride, size_t count, VF inverse,
-                                      const ColumnCodes& out) {
+                                      const Out& out) {
     const auto at = [&](int number) {
-      return hn::Set(kDf, StartOf(out) + static_cast<float>(number));
+      return hn::Set(kDf, StartOf(out.out) + static_cast<float>(number));
     };
     const VF zero = at(0), least = at(rule.least()), largest = at(rule.largest);
     const auto number = [&](size_t r) HWY_ATTR {
       const VF value = LoadRow<kPart>(x, r, length, stride, count);
       return hn::Max(hn::Min(hn::MulAdd(value, inverse, zero), largest), least);
     };
-    auto* to = reinterpret_cast<int32_t*>(out.codes);
-    for (size_t r = 0; r < 4 * out.pieces; r += 4, to += out.code_stride / sizeof(int32_t)) {
-      hn::StoreU(Join(out, number(r), number(r + 1), number(r + 2), number(r + 3)), kDi, to);
+    for (size_t r = 0; r < out.count(); r += 4) {
+      out.Put(r, number(r), number(r + 1), number(r + 2), number(r + 3));
     }
   }
 
   // Does the same where pairs of elements lower the block's exponent. They are multiples of a power
   // of two, to which sums with as much larger a number round.
-  template <bool kPart>
+  template <bool kPart, class Out>
   static HWY_INLINE void NearestPairs(const Constants& c, const float* x, size_t length,
                                       size_t stride, size_t count, VU exponent, VF inverse,
-                                      const ColumnCodes& out) {
+                                      const Out& out) {
     const VU least = hn::Sub(exponent, c.max_shift);
     const VU start = hn::Set(kDu, static_cast<uint32_t>(kWholeStartBits));
-    const VF zero = hn::Set(kDf, StartOf(out));
+    const VF zero = hn::Set(kDf, StartOf(out.out));
     const auto pair = [&](size_t r, VF& first, VF& second) HWY_ATTR {
       first = LoadRow<kPart>(x, r, length, stride, count);
       second = LoadRow<kPart>(x, r + 1, length, stride, count);
@@ -172,16 +230,15 @@ struct BlockCodes {
       first = number(first);
       second = number(second);
     };
-    auto* to = reinterpret_cast<int32_t*>(out.codes);
-    for (size_t r = 0; r < 4 * out.pieces; r += 4, to += out.code_stride / sizeof(int32_t)) {
+    for (size_t r = 0; r < out.count(); r += 4) {
       VF numbers[4];
       pair(r, numbers[0], numbers[1]);
       pair(r + 2, numbers[2], numbers[3]);
-      hn::StoreU(Join(out, numbers[0], numbers[1], numbers[2], numbers[3]), kDi, to);
+      out.Put(r, numbers[0], numbers[1], numbers[2], numbers[3]);
     }
   }
 
-  template <bool kIsBytes>
+  template <ColumnForm kForm>
   static void AllCodesOf(const FakeQuantizeParams& p, const float* x, size_t length, size_t columns,
                          size_t stride, ColumnCodes out) {
     constexpr size_t kLanes = LaneCount();
@@ -189,9 +246,9 @@ struct BlockCodes {
     const formats::BlockUnits rule = *formats::BlockUnitsOf(*p.spec);
     for (size_t i = 0; i < columns; i += kLanes) {
       if (i + kLanes <= columns) {
-        Codes<false, kIsBytes>(c, rule, x + i, length, stride, 0, out);
+        Codes<false, kForm>(c, rule, x + i, length, stride, 0, out);
       } else {
-        Codes<true, kIsBytes>(c, rule, x + i, length, stride, columns - i, out);
+        Codes<true, kForm>(c, rule, x + i, length, stride, columns - i, out);
       }
       out.codes += 4 * kLanes;
       out.units += kLanes;
@@ -201,10 +258,14 @@ struct BlockCodes {
   static void All(const FakeQuantizeParams& p, const float* x, size_t length, size_t columns,
                   size_t stride, const ColumnCodes& out) {
     if (out.form == ColumnForm::kBytes) {
-      AllCodesOf<true>(p, x, length, columns, stride, out);
-    } else {
-      AllCodesOf<false>(p, x, length, columns, stride, out);
+      return AllCodesOf<ColumnForm::kBytes>(p, x, length, columns, stride, out);
     }
+#if HWY_TARGET == HWY_AVX3
+    if (out.form == ColumnForm::kTiles) {
+      return AllCodesOf<ColumnForm::kTiles>(p, x, length, columns, stride, out);
+    }
+#endif
+    AllCodesOf<ColumnForm::kWords>(p, x, length, columns, stride, out);
   }
 };
 

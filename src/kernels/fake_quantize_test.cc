@@ -187,7 +187,7 @@ TEST_P(FakeQuantizeTest, EveryListedKernelRunsOnTheForcedTarget) {
     for (const int64_t inner : {1, 8}) {
       std::vector<float> x(static_cast<size_t>(64 * inner), 1.0f);
       FakeQuantizer(spec, 1, 64, inner).Run(x.data(), x.data());
-      EXPECT_EQ(LastRun().target, GetParam());
+      EXPECT_EQ(LastRun().target, CurrentVectors());
       run.emplace(LastRun().kernel);
     }
   }
@@ -268,6 +268,12 @@ TEST(CpuTarget, UnknownNamesAreRefused) {
   EXPECT_THROW(UseTarget("AVX9"), Error);
   UseTarget("");
   EXPECT_EQ(CurrentTarget(), SupportedTargets().front());
+}
+
+TEST(CpuTarget, AmxHasTheVectorsOfAvx3) {
+  OnEveryTarget(
+      [] { EXPECT_EQ(CurrentVectors(), CurrentTarget() == "AMX" ? "AVX3" : CurrentTarget()); });
+  EXPECT_TRUE(!AreTilesRefused() || SupportedTargets().front() == "AVX3");
 }
 
 TEST(Half, AllHalvesComeBack) {

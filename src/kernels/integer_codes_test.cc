@@ -198,10 +198,10 @@ TEST(IntegerCodes, TheForcedTargetRuns) {
     std::vector<int32_t> codes(3);
     QuantizeIntegers(x, OneForAll(3), params, {-128, 127}, codes, x, alone);
     EXPECT_EQ(LastRun().kernel, "QuantizeIntegers");
-    EXPECT_EQ(LastRun().target, CurrentTarget());
+    EXPECT_EQ(LastRun().target, CurrentVectors());
     DequantizeIntegers(codes, OneForAll(3), params, x, alone);
     EXPECT_EQ(LastRun().kernel, "DequantizeIntegers");
-    EXPECT_EQ(LastRun().target, CurrentTarget());
+    EXPECT_EQ(LastRun().target, CurrentVectors());
   });
 }
 

@@ -22,14 +22,15 @@ constexpr hn::CappedTag<float, 8> kDf;
 constexpr hn::RebindToSigned<decltype(kDf)> kDi;
 constexpr hn::Rebind<int8_t, decltype(kDf)> kD8;
 constexpr hn::Rebind<int16_t, decltype(kDf)> kD16;
+constexpr hn::Rebind<uint16_t, decltype(kDf)> kD16u;
 
 // Lets the second and the third of every four words change places.
 void SwapMiddleWords(int16_t* words, size_t count) {
   for (size_t k = 0; k < count; k += 4) std::swap(words[k + 1], words[k + 2]);
 }
 
-// Takes a padded block apart. The elements become bytes or words.
-template <bool kIsBytes>
+// Takes a padded block apart. The elements become what rows of a form have, one after another.
+template <RowForm kForm>
 HWY_INLINE WholeBlock TakePadded(const formats::BlockUnits& rule, const float* values, size_t count,
                                  void* out) {
   const auto infinity = hn::Set(kDi, 0x7F800000);
@@ -53,23 +54,34 @@ HWY_INLINE WholeBlock TakePadded(const formats::BlockUnits& rule, const float* v
     if (scale.inverse == 0) scaled = hn::Zero(kDf);  // NaN and infinity, too
     const auto number = hn::NearestInt(scaled);
     sum = hn::Add(sum, number);
-    if constexpr (kIsBytes) {
+    if constexpr (kForm == RowForm::kTiles) {
+      const auto unit = hn::Set(kDf, std::bit_cast<float>(uint32_t{scale.unit} << 23U));
+      const auto value = hn::BitCast(hn::RebindToUnsigned<decltype(kDf)>(),
+                                     hn::Mul(hn::ConvertTo(kDf, number), unit));
+      hn::StoreU(hn::TruncateTo(kD16u, hn::ShiftRight<16>(value)), kD16u,
+                 static_cast<uint16_t*>(out) + k);
+    } else if constexpr (kForm == RowForm::kBytes) {
       hn::StoreU(hn::DemoteTo(kD8, number), kD8, static_cast<int8_t*>(out) + k);
     } else {
       hn::StoreU(hn::DemoteTo(kD16, number), kD16, static_cast<int16_t*>(out) + k);
     }
   }
-  if constexpr (!kIsBytes) SwapMiddleWords(static_cast<int16_t*>(out), count);
+  if constexpr (kForm == RowForm::kWords) SwapMiddleWords(static_cast<int16_t*>(out), count);
   return {scale.unit, hn::GetLane(hn::SumOfLanes(kDi, sum))};
 }
 
 WholeBlock TakeBytes(const formats::BlockUnits& rule, const float* values, size_t count,
                      void* out) {
-  return TakePadded<true>(rule, values, count, out);
+  return TakePadded<RowForm::kBytes>(rule, values, count, out);
 }
 WholeBlock TakeWords(const formats::BlockUnits& rule, const float* values, size_t count,
                      void* out) {
-  return TakePadded<false>(rule, values, count, out);
+  return TakePadded<RowForm::kWords>(rule, values, count, out);
+}
+// A block with NaN or infinity is NaN: zeros times the infinite unit that stands for it.
+WholeBlock TakeTiles(const formats::BlockUnits& rule, const float* values, size_t count,
+                     void* out) {
+  return TakePadded<RowForm::kTiles>(rule, values, count, out);
 }
 
 }  // namespace bitpress::kernels::HWY_NAMESPACE
@@ -82,6 +94,7 @@ namespace {
 using TakeKernel = WholeBlock (*)(const formats::BlockUnits&, const float*, size_t, void*);
 constexpr TakeKernel kTakeBytesTable[] = BITPRESS_DISPATCH_TABLE(TakeBytes);
 constexpr TakeKernel kTakeWordsTable[] = BITPRESS_DISPATCH_TABLE(TakeWords);
+constexpr TakeKernel kTakeTilesTable[] = BITPRESS_DISPATCH_TABLE(TakeTiles);
 
 constexpr size_t kElementsPerTask = size_t{1} << 14;
 
@@ -115,11 +128,18 @@ ProductRows::ProductRows(const ProductPanels& panels,
   if (form == RowForm::kFloats && num_rows == 1) has_close_floats_ = AreClose(a, depth);
   is_direct_ = form == RowForm::kFloats && num_blocks_ * padded_block_ == depth;
   if (is_direct_) return;
-  elements_.reset(new uint8_t[num_rows * row_bytes()]);
+  if (form == RowForm::kTiles) padded_block_ = DepthInTiles(padded_block_);
+  const size_t stored = form == RowForm::kTiles ? RoundUp(num_rows, kTileRows) : num_rows;
+  elements_.reset(new uint8_t[stored * row_bytes()]);
+  if (stored > num_rows) {
+    const size_t last = stored - kTileRows;
+    std::fill_n(elements_.get() + last * row_bytes(), kTileRows * row_bytes(), uint8_t{0});
+  }
   rows_per_task_ = std::max<size_t>(1, kElementsPerTask / std::max<size_t>(1, depth));
   num_tasks_ = (num_rows_ + rows_per_task_ - 1) / rows_per_task_;
   if (form == RowForm::kFloats) return;
   rule_ = *formats::BlockUnitsOf(*format);
+  if (form == RowForm::kTiles) return;
   units_.resize(num_rows * num_blocks_);
   starts_.resize(num_rows * num_blocks_);
 }
@@ -129,7 +149,9 @@ void ProductRows::RunTask(size_t task) {
   const size_t last = std::min(first + rows_per_task_, num_rows_);
   for (size_t row = first; row < last; ++row) {
     const float* const from = a_ + row * stride_;
-    form_ == RowForm::kFloats ? CopyRow(row, from) : TakeRow(row, from);
+    form_ == RowForm::kFloats  ? CopyRow(row, from)
+    : form_ == RowForm::kTiles ? TakeTileRow(row, from)
+                               : TakeRow(row, from);
   }
 }
 
@@ -140,6 +162,30 @@ void ProductRows::CopyRow(size_t row, const float* values) {
     std::copy_n(values + begin, count, to);
     std::fill(to + count, to + padded_block_, 0.0F);
   });
+}
+
+void ProductRows::TakeTileRow(size_t row, const float* values) {
+  const TakeKernel take = kTakeTilesTable[ChosenTargetIndex()];
+  const size_t depth = std::min(padded_block_, kTileDepth);
+  std::vector<float> padded(padded_block_);
+  std::vector<uint16_t> elements(padded_block_);
+  bool fit = true;
+  ForEachBlock([&](size_t block, size_t begin, size_t count) {
+    const float* from = values + begin;
+    if (count < padded_block_) {
+      std::ranges::fill(padded, 0.0F);
+      std::copy(from, from + count, padded.begin());
+      from = padded.data();
+    }
+    const WholeBlock taken = take(rule_, from, padded_block_, elements.data());
+    fit = fit && FitsTiles(taken.unit);
+    uint16_t* to = Tiles(row / kTileRows * kTileRows, block) + row % kTileRows * depth;
+    for (size_t k = 0; k < padded_block_; k += depth) {
+      std::copy_n(elements.data() + k, depth, to);
+      to += kTileRows * depth;
+    }
+  });
+  if (!fit) fit_tiles_.store(false, std::memory_order_relaxed);
 }
 
 void ProductRows::TakeRow(size_t row, const float* values) {

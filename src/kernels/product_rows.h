@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -11,6 +12,7 @@
 
 #include "formats/block_products.h"
 #include "kernels/product_panels.h"
+#include "kernels/tile_rows.h"
 
 namespace bitpress::kernels {
 
@@ -18,10 +20,11 @@ namespace bitpress::kernels {
 //   kBytes   whole numbers of 8 bits, for dot products of bytes
 //   kWords   whole numbers of 16 bits; of every four elements 0, 2, 1, 3
 //   kFloats  float32, quantized or not
-enum class RowForm { kBytes, kWords, kFloats };
+//   kTiles   bfloat16, elements times units (tile_rows.h)
+enum class RowForm { kBytes, kWords, kFloats, kTiles };
 
 inline size_t BytesOf(RowForm form) {
-  return form == RowForm::kBytes ? 1 : form == RowForm::kWords ? 2 : 4;
+  return form == RowForm::kBytes ? 1 : form == RowForm::kFloats ? 4 : 2;
 }
 
 // Rows with whole blocks: each block is filled up with zeros as the panels have it.
@@ -49,13 +52,25 @@ class ProductRows {
   }
   // Return the units of the blocks of a row, and the bits from which sums of bytes and words are
   // counted: those of kWholeStart less what the offset of the columns' codes adds.
+  // Those of tiles have neither.
   const float* units(size_t row) const { return units_.data() + row * num_blocks_; }
   const int32_t* starts(size_t row) const { return starts_.data() + row * num_blocks_; }
 
+  // Returns a block of kTileRows rows from `row` on, a multiple of it: a tile of each kTileDepth
+  // elements, if there are so many. Rows behind the last are zeros.
+  const uint16_t* tiles(size_t row, size_t block) const { return Tiles(row, block); }
+  // Returns whether all units are within kLeastTileUnit and kLargestTileUnit, after all tasks ran.
+  bool fit_tiles() const { return fit_tiles_.load(std::memory_order_relaxed); }
+
  private:
   size_t row_bytes() const { return num_blocks_ * padded_block_ * BytesOf(form_); }
+  uint16_t* Tiles(size_t row, size_t block) const {
+    return reinterpret_cast<uint16_t*>(elements_.get()) +
+           (row * num_blocks_ + kTileRows * block) * padded_block_;
+  }
   void CopyRow(size_t row, const float* values);
   void TakeRow(size_t row, const float* values);
+  void TakeTileRow(size_t row, const float* values);
 
   // Calls function(block, begin, count) for the blocks of a row.
   template <class Function>
@@ -77,6 +92,7 @@ class ProductRows {
   size_t block_, padded_block_, num_blocks_, blocks_per_segment_;
   int offset_;
   bool is_direct_, has_close_floats_ = false;
+  std::atomic<bool> fit_tiles_{true};
   std::unique_ptr<uint8_t[]> elements_;  // every byte is written by a task
   std::vector<float> units_;
   std::vector<int32_t> starts_;

@@ -27,4 +27,7 @@ void MultiplyPortably(const ProductTask& task);
 // The version that uses dot products of bytes, for a target by its index in kTargetNames, or null.
 ProductKernel DotProductKernel(size_t target);
 
+// The version for rows in the form of tiles, or null if this build has none.
+ProductKernel TileProductKernel();
+
 }  // namespace bitpress::kernels

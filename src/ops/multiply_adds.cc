@@ -87,26 +87,26 @@ double MultiplyAdds(const graph::Node& node, const ProductShapes& shapes) {
              : 2 * ElementsOf(shapes.output) * static_cast<double>(keys[keys.size() - 2]);
 }
 
+std::vector<int64_t> KnownDims(const graph::Model& model, const std::string& value) {
+  Shape dims;
+  for (const graph::Dimension& dim : model.InfoOf(value).shape) {
+    dims.push_back(std::max<int64_t>(1, dim.value));
+  }
+  return dims;
+}
+
 ProductShapes KnownShapes(const graph::Model& model, const graph::Node& node) {
   const CodeInputs& codes = TraitsNamed(node.op_type()).codes;
   const auto dims_of = [&](int input) {
-    Shape dims;
-    if (input < 0 || static_cast<size_t>(input) >= node.num_inputs()) return dims;
-    for (const graph::Dimension& dim : model.InfoOf(node.input(static_cast<size_t>(input))).shape) {
-      dims.push_back(std::max<int64_t>(1, dim.value));
-    }
-    return dims;
+    if (input < 0 || static_cast<size_t>(input) >= node.num_inputs()) return Shape();
+    return KnownDims(model, node.input(static_cast<size_t>(input)));
   };
   ProductShapes shapes;
   shapes.data = dims_of(0);
   shapes.weight = node.GetInts("shape");  // of the codes that our operators read
   if (shapes.weight.empty()) shapes.weight = dims_of(codes.weight >= 0 ? codes.weight : 1);
   shapes.states = dims_of(2);
-  if (node.num_outputs() > 0) {
-    for (const graph::Dimension& dim : model.InfoOf(node.output(0)).shape) {
-      shapes.output.push_back(std::max<int64_t>(1, dim.value));
-    }
-  }
+  if (node.num_outputs() > 0) shapes.output = KnownDims(model, node.output(0));
   return shapes;
 }
 
@@ -122,11 +122,7 @@ double UnknownDimensions(const graph::Model& model, std::span<const double> num_
   double unknown = 1;
   const std::vector<std::string> inputs = model.InputNames();
   for (size_t i = 0; i < std::min(inputs.size(), num_elements.size()); ++i) {
-    double known = 1;
-    for (const graph::Dimension& dim : model.InfoOf(inputs[i]).shape) {
-      known *= static_cast<double>(std::max<int64_t>(1, dim.value));
-    }
-    unknown = std::max(unknown, num_elements[i] / known);
+    unknown = std::max(unknown, num_elements[i] / ElementsOf(KnownDims(model, inputs[i])));
   }
   return unknown;
 }

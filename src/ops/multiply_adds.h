@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "graph/model.h"
@@ -22,6 +23,9 @@ struct ProductShapes {
 // Returns the products of a node with these shapes. Operators on codes and ours count like those
 // that they stand for. Returns 0 for operators that do not multiply, and if shapes are missing.
 double MultiplyAdds(const graph::Node& node, const ProductShapes& shapes);
+
+// Returns the dimensions of a value, with unknown ones as 1; none if its shape is not known.
+std::vector<int64_t> KnownDims(const graph::Model& model, const std::string& value);
 
 // Returns the shapes that the model knows.
 ProductShapes KnownShapes(const graph::Model& model, const graph::Node& node);

@@ -44,14 +44,6 @@ struct Layer {
   std::vector<Counted>& Of(Role role) { return role == Role::kWeight ? weights : activations; }
 };
 
-std::vector<int64_t> DimsOf(const Model& model, const std::string& value) {
-  std::vector<int64_t> dims;
-  for (const graph::Dimension& dim : model.InfoOf(value).shape) {
-    dims.push_back(std::max<int64_t>(1, dim.value));
-  }
-  return dims;
-}
-
 // Returns the bits of an element. The last block of a row may be short, which raises them.
 double BitsOfElement(const FormatSpec& spec, const std::vector<int64_t>& dims, int64_t axis,
                      bool flatten) {
@@ -73,14 +65,14 @@ double BitsOf(const TensorPlan& row, const Model& model) {
   }
   const FormatSpec spec = row.Spec();
   if (row.role != Role::kWeight || !row.axis) return spec.BitsPerElement();
-  return BitsOfElement(spec, DimsOf(model, row.value), *row.axis, row.flatten);
+  return BitsOfElement(spec, ops::KnownDims(model, row.value), *row.axis, row.flatten);
 }
 
 // Returns the bits that the layer's operand would have in another format.
 double BitsIn(const FormatSpec& spec, const Counted& operand, const Layer& layer,
               const Model& model, ops::ShortAxis short_axis) {
   if (operand.row->role != Role::kWeight) return spec.BitsPerElement();
-  const std::vector<int64_t> dims = DimsOf(model, operand.row->value);
+  const std::vector<int64_t> dims = ops::KnownDims(model, operand.row->value);
   const auto slot = ops::OperandOf(layer.node, operand.input, static_cast<int64_t>(dims.size()));
   if (!slot) return spec.BitsPerElement();
   const ops::WeightLayout layout =
@@ -90,7 +82,7 @@ double BitsIn(const FormatSpec& spec, const Counted& operand, const Layer& layer
 
 bool IsDepthwise(const Node& node, const Model& model) {
   if (!ops::TraitsOf(node).is_convolution() || node.GetInt("group", 1) < 2) return false;
-  const std::vector<int64_t> dims = DimsOf(model, node.input(1));
+  const std::vector<int64_t> dims = ops::KnownDims(model, node.input(1));
   return dims.size() > 1 && dims[1] == 1;
 }
 
@@ -172,7 +164,7 @@ std::vector<Layer> LayersOf(const QuantPlan& plan, const Model& model) {
         operand.count = ops::MultiplyAdds(node, ops::KnownShapes(model, node));
       } else if (!is_counted) {
         operand.count = 1;
-        for (const int64_t dim : DimsOf(model, row.value)) {
+        for (const int64_t dim : ops::KnownDims(model, row.value)) {
           operand.count *= static_cast<double>(dim);
         }
         is_counted = true;

@@ -40,6 +40,8 @@ struct SmoothRequest {
 struct HalfRequest {
   std::vector<std::string> float_nodes = {};  // regular expressions for names that keep FLOAT
   std::vector<std::string> float_op_types = {};
+  // Values that left the range of FLOAT16 in samples, sorted: what gives or reads one keeps FLOAT.
+  std::vector<std::string> wide_values = {};
 
   bool operator==(const HalfRequest&) const = default;
 };

@@ -67,6 +67,7 @@ class FloatChooser {
       Keep(i, {ports_[i].why_float, ports_[i].is_exact});
     }
     KeepRequested(request);
+    KeepWide(request.wide_values);
     for (size_t i = 0; i < nodes_.size(); ++i) {
       Keep(i, {std::string(WhyNotHalf(nodes_[i])), false});
       Keep(i, {WhyTooSmall(nodes_[i]), true});
@@ -101,6 +102,24 @@ class FloatChooser {
           request.float_op_types.end()) {
         Keep(i, {"excluded by type", true});
       }
+    }
+  }
+
+  // Readers keep FLOAT as well, because a Cast of such a value would give infinity.
+  void KeepWide(const std::vector<std::string>& wide) {
+    const auto is_wide = [&](const std::string& value) {
+      return std::ranges::binary_search(wide, value);
+    };
+    for (size_t i = 0; i < nodes_.size(); ++i) {
+      bool reads_or_gives = false;
+      for (size_t k = 0; k < nodes_[i].num_inputs(); ++k) {
+        reads_or_gives = reads_or_gives || is_wide(nodes_[i].input(k));
+      }
+      for (size_t k = 0; k < nodes_[i].num_outputs(); ++k) {
+        reads_or_gives = reads_or_gives || is_wide(nodes_[i].output(k));
+      }
+      if (reads_or_gives)
+        Keep(i, {"samples bring its values near the end of FLOAT16's range", false});
     }
   }
 
@@ -293,9 +312,9 @@ bool IsQuantizedAlready(const graph::Model& model) {
   return parts.codes > parts.constants / 4 * 3;
 }
 
-// Keeps FLOAT where the request or the operator says so (ops/operator_traits.h), where constants
-// are too small, in what computes whole numbers, angles and logarithms, and between such operators.
-// REQUIRES: types are inferred.
+// Keeps FLOAT where the request or the operator says so (ops/operator_traits.h), where values left
+// the range in samples, where constants are too small, in what computes whole numbers, angles and
+// logarithms, and between such operators. REQUIRES: types are inferred.
 NarrowReport NarrowNetwork(graph::Model& model, const plan::HalfRequest& request) {
   NarrowReport report;
   report.was_half = HasHalf(model);

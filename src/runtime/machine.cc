@@ -23,7 +23,7 @@ std::string MachineOf(const graph::Model& model) {
 }  // namespace
 
 std::string DescribeMachine() {
-  const std::string_view target = kernels::CurrentTarget();
+  const std::string_view target = kernels::CurrentVectors();
   return fmt::format("ONNX Runtime {}, {}", OrtVersion(), target == "AVX3" ? "AVX-512" : target);
 }
 

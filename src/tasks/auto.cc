@@ -46,7 +46,10 @@ std::pair<double, std::string> LossOf(const evaluate::EvaluationReport& report) 
   if (report.task && report.task->loss) return {*report.task->loss, report.task->loss_name};
   if (report.agreement) return {1 - *report.agreement, "agreement"};
   if (!report.sqnr_db) {
-    Fail(ErrorCode::kInvalidArgument, "the model has no output of floating-point numbers");
+    Fail(ErrorCode::kInvalidArgument,
+         "the model has no output of floating-point numbers by which a loss could be measured. An "
+         "export of scikit-learn has maps instead (ZipMap): export it with "
+         "options={{'zipmap': False}}");
   }
   return {std::pow(10, -*report.sqnr_db / 10), "noise"};
 }
@@ -154,6 +157,7 @@ class AutoRun {
     }
     report_.chosen = *best_;
     report_.is_tolerable = report_.trials[*best_].keeps_limits;
+    TellResolution();
     Place();
     return std::move(report_);
   }
@@ -194,9 +198,23 @@ class AutoRun {
           "scales "
           "and 4 bits are tried, too");
     } else if (options_.want != Want::kFirst && trials_.validation().samples.limit == 0) {
-      report_.num_measured = SamplesToMeasure(model);
-      trials_.LimitValidation(report_.num_measured);
+      trials_.LimitValidation(SamplesToMeasure(model));
     }
+  }
+
+  // Says if so few samples were counted that the tolerable loss is less than one of them.
+  void TellResolution() {
+    const auto& evaluation = report_.trials[*best_].evaluation;
+    const bool is_counted = report_.measure == "agreement" || report_.measure == "top-1";
+    if (!evaluation || !is_counted) return;
+    const size_t count =
+        report_.measure == "top-1" ? evaluation->num_labelled : evaluation->num_samples;
+    const double one = 1 / static_cast<double>(std::max<size_t>(1, count));
+    if (report_.goals.limits.loss.value_or(1) >= one) return;
+    report_.notes.push_back(fmt::format(
+        "one of {} is {:.2g} %, more than the loss that is allowed: measure on more, or "
+        "allow more",
+        WithNoun(count, "sample"), 100 * one));
   }
 
   // Returns on how many samples a model is measured: those of about ten seconds, counted in

@@ -80,7 +80,6 @@ struct AutoTrial {
 struct AutoReport {
   ops::NetworkKind network = ops::NetworkKind::kTabular;
   uint64_t float_bytes = 0;
-  size_t num_measured = 0;  // samples that each model is measured on; 0: all
   Goals goals;
   std::string measure;                     // "top-1", "agreement", ..., "metric"; "": none
   std::optional<double> reference_metric;  // the float model's

@@ -42,6 +42,17 @@ bool KeepsLoss(const TrialFigures& figures, const Limits& limits) {
   return !limits.loss || !figures.loss || *figures.loss <= *limits.loss;
 }
 
+bool AreNearlyAsLarge(const TrialFigures& a, const TrialFigures& b) {
+  constexpr double kShare = 0.05;
+  return std::abs(a.bytes - b.bytes) <= kShare * std::min(a.bytes, b.bytes);
+}
+
+// Times differ from run to run, by less than this.
+bool IsClearlyFaster(const TrialFigures& a, const TrialFigures& b) {
+  constexpr double kShare = 0.9;
+  return a.time && b.time && *a.time < kShare * *b.time;
+}
+
 }  // namespace
 
 Limits ParseLimits(std::string_view text) {
@@ -107,6 +118,11 @@ bool IsBetter(const TrialFigures& a, const TrialFigures& b, const Goals& goals) 
   }
   switch (goals.want) {
     case Want::kBalanced:
+      if (AreNearlyAsLarge(a, b)) {
+        if (IsClearlyFaster(a, b)) return true;
+        if (IsClearlyFaster(b, a)) return false;
+      }
+      [[fallthrough]];
     case Want::kSmaller:
       return std::tuple(a.bytes, loss_a) < std::tuple(b.bytes, loss_b);
     case Want::kFaster:

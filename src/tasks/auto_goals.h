@@ -17,11 +17,13 @@ namespace bitpress::tasks {
 
 // The measure that the chosen model is the best in. All keep the limits first.
 enum class Want : uint8_t {
-  kBalanced,  // the smallest file that is not slower than the float model
-  kSmaller,   // the smallest file, however long it takes
-  kFaster,    // the shortest time
-  kClosest,   // the least loss
-  kFirst,     // the first in their order, as `autotune` takes it
+  // The smallest file that is not slower than the float model, or a clearly faster one that is at
+  // most 5 % larger.
+  kBalanced,
+  kSmaller,  // the smallest file, however long it takes
+  kFaster,   // the shortest time
+  kClosest,  // the least loss
+  kFirst,    // the first in their order, as `autotune` takes it
 };
 inline constexpr std::array<std::pair<std::string_view, Want>, 5> kWantWords{
     {{"balanced", Want::kBalanced},

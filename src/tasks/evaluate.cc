@@ -1,7 +1,9 @@
 #include "tasks/evaluate.h"
 
 #include <algorithm>
+#include <map>
 #include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -9,6 +11,7 @@
 #include "base/error.h"
 #include "base/messages.h"
 #include "base/paths.h"
+#include "base/text.h"
 #include "ops/time_axis.h"
 #include "runtime/machine.h"
 #include "runtime/session.h"
@@ -25,6 +28,23 @@ struct ModelFiles {
   uint64_t fingerprint = 0, reference_fingerprint = 0;
 };
 
+// Returns the characters that a recognizer of text lists in its metadata, as PaddleOCR's do; empty
+// if there are none.
+std::vector<std::string> CharactersOf(const graph::Model& model) {
+  const std::map<std::string, std::string> metadata = model.Metadata();
+  const auto found = metadata.find("character");
+  if (found == metadata.end()) return {};
+  std::vector<std::string> characters = Split(found->second, '\n');
+  while (!characters.empty() && characters.back().empty()) characters.pop_back();
+  return characters;
+}
+
+// Returns how photos were fitted, in the words of the task `detection`.
+std::string FitWord(const std::optional<data::ImageSpec>& image) {
+  if (!image || image->fit == data::ImageSpec::Fit::kShorter) return "";
+  return image->fit == data::ImageSpec::Fit::kLetterbox ? "letterbox" : "stretch";
+}
+
 // Reads both models for these samples. `has_fingerprints` says whether they are wanted, which takes
 // a look at every weight.
 ModelFiles ReadModels(const EvaluateOptions& options, const data::SampleSpec& samples,
@@ -34,6 +54,7 @@ ModelFiles ReadModels(const EvaluateOptions& options, const data::SampleSpec& sa
     const graph::Model model = runtime::LoadToRun(options.model);
     files.source = SourceFor(model, RunOptions{samples, options.num_threads, {}});
     if (has_fingerprints) files.fingerprint = model.Fingerprint();
+    files.evaluation.hints.characters = CharactersOf(model);
   }
   evaluate::EvaluateOptions& evaluation = files.evaluation;
   if (files.source.tokens) evaluation.tokens = files.source.tokens->inputs;
@@ -44,8 +65,12 @@ ModelFiles ReadModels(const EvaluateOptions& options, const data::SampleSpec& sa
     files.source.use_whole_items |= ops::HasTimeFirst(reference);
     if (files.source.tokens) evaluation.reference_tokens = data::TokenInputs(reference);
     if (has_fingerprints) files.reference_fingerprint = reference.Fingerprint();
+    if (evaluation.hints.characters.empty()) {
+      evaluation.hints.characters = CharactersOf(reference);
+    }
   }
   static_cast<evaluate::EvaluateSettings&>(evaluation) = options;
+  evaluation.hints.fit = FitWord(files.source.image);
   evaluation.num_threads = runtime::SessionThreads(options.num_threads);
   evaluation.progress = options.progress;
   files.source.keeps_failures = options.most_failures > 0;

@@ -9,6 +9,7 @@
 #include <memory>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
+#include <set>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -97,6 +98,8 @@ struct QuantizeReport {
   // statistics come from a file.
   std::optional<calibrate::HeldBackReport> held_back;
   std::optional<plan::GuardReport> guard;  // nothing: there was nothing to guard
+  // Outputs whose rows an operator such as TopK chooses, so that any rounding moves rows.
+  std::set<std::string> chosen_outputs;
   // Nothing: no weight has weight_range=auto in blocks, or there were no samples to choose with.
   std::optional<calibrate::WeightRangeReport> weight_range;
   // The mean bits of the operands; nothing unless the plan asks for them (mean_bits).

@@ -11,12 +11,14 @@
 #include "base/error.h"
 #include "base/messages.h"
 #include "base/paths.h"
+#include "calibrate/compared_values.h"
 #include "calibrate/guard.h"
 #include "calibrate/resolve_caches.h"
 #include "calibrate/resolve_params.h"
 #include "calibrate/resolve_plan.h"
 #include "calibrate/weight_ranges.h"
 #include "data/source.h"
+#include "graph/half_values.h"
 #include "ops/quantizer_nodes.h"
 #include "plan/make_plan.h"
 #include "plan/target_profile.h"
@@ -113,6 +115,32 @@ PreparedModel Prepare(const QuantizeOptions& options, const plan::Rewrites& rewr
           shared->input_bytes};
 }
 
+// Returns the values of the float network that FLOAT16 would make infinite on inputs somewhat
+// larger than the samples, sorted. The network may be right without them, so that samples which
+// cannot be read or run are no error here.
+std::vector<std::string> FindWideValues(const QuantizeOptions& options, plan::Rewrites rewrites) {
+  constexpr size_t kMostSamples = 32;
+  constexpr float kMostMagnitude = graph::kLargestHalf / 4;
+  rewrites.half.reset();
+  std::vector<std::string> wide;
+  try {
+    const PreparedModel floats = Prepare(options, rewrites);
+    calibrate::CalibrateOptions calibration;
+    calibration.adds_sums = false;
+    const calibrate::CalibrationTable table =
+        GatherStatistics(floats.model, PathText(options.model.filename()),
+                         calibrate::FloatActivations(floats.model), options.First(kMostSamples),
+                         calibration)
+            .table;
+    for (const auto& [value, statistics] : table.tensors) {
+      if (statistics.AbsMax() > kMostMagnitude) wide.push_back(value);
+    }
+  } catch (const Error&) {
+    return {};
+  }
+  return wide;
+}
+
 Prepared PrepareModel(const QuantizeOptions& options, const plan::QuantConfig& config,
                       const plan::Rewrites& rewrites, QuantizeReport& report) {
   PreparedModel made = Prepare(options, rewrites);
@@ -194,9 +222,15 @@ ResolvedModel ResolveModel(const QuantizeOptions& given, ThreadPool& pool, Quant
   if (has_plan && options.change_plan) options.change_plan(report.plan.config);
   const plan::QuantConfig& config = has_plan ? report.plan.config : options.config;
   static_cast<RunOptions&>(options) = options.ForCalibration(config.calibration_samples);
-  Prepared prepared = PrepareModel(
-      options, config, has_plan ? report.plan.rewrites : plan::ResolveRewrites(config), report);
+  plan::Rewrites rewrites = has_plan ? report.plan.rewrites : plan::ResolveRewrites(config);
+  if (rewrites.half && options.samples.is_given()) {
+    rewrites.half->wide_values = FindWideValues(options, rewrites);
+  }
+  Prepared prepared = PrepareModel(options, config, rewrites, report);
   report.prepared_parts = graph::MeasureParts(prepared.model);
+  for (const calibrate::ComparedValue& value : calibrate::ComparedValues(prepared.model)) {
+    if (value.reader) report.chosen_outputs.insert(value.output);
+  }
   if (has_plan) {
     WithContext(fmt::format("plan '{}'", PathText(options.plan_file)),
                 [&] { plan::CheckFits(report.plan, prepared.model); });
@@ -204,6 +238,7 @@ ResolvedModel ResolveModel(const QuantizeOptions& given, ThreadPool& pool, Quant
     report.plan = plan::MakePlan(options.config, prepared.model, PathText(options.model.filename()),
                                  &report.unmatched_words);
   }
+  report.plan.rewrites = std::move(rewrites);
   if (report.plan.config.mean_bits > 0) {
     report.mean_bits = plan::MeanBitsOf(report.plan, prepared.model);
   }

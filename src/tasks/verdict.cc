@@ -120,7 +120,8 @@ void WarnOfNothing(const QuantizeReport& report, std::vector<Warning>& warnings)
   }
 }
 
-void WarnOfCloseness(const Closeness& closeness, std::vector<Warning>& warnings) {
+void WarnOfCloseness(const Closeness& closeness, const std::set<std::string>& chosen_outputs,
+                     std::vector<Warning>& warnings) {
   constexpr std::string_view kRemedies =
       "More bits, fine-tuning (finetune=adaquant) or a search (bitpress search) bring it closer";
   if (closeness.has_poor_samples()) {
@@ -133,9 +134,10 @@ void WarnOfCloseness(const Closeness& closeness, std::vector<Warning>& warnings)
                          : fmt::format("the first {} samples are all the same",
                                        closeness.num_equal_runs + 1))});
   }
-  for (const std::string& name : closeness.other_shapes) {
+  for (const deploy::OtherShape& output : closeness.other_shapes) {
     warnings.push_back(
-        {"far", fmt::format("output '{}' has another shape than the given model's", name)});
+        {"far", fmt::format("output '{}' has another shape than the given model's in {} of {} runs",
+                            output.name, output.num_runs, closeness.num_runs)});
   }
   if (closeness.outputs.empty()) return;
   const OutputCloseness worst = *closeness.worst();
@@ -144,6 +146,13 @@ void WarnOfCloseness(const Closeness& closeness, std::vector<Warning>& warnings)
         {"lost_values", fmt::format("output '{}' holds NaN or infinity where the given model gives "
                                     "numbers, in {} of {} values. {}",
                                     worst.name, worst.num_lost, worst.num_values, kRemedies)});
+  } else if (closeness.is_far() && chosen_outputs.contains(worst.name)) {
+    warnings.push_back(
+        {"far",
+         fmt::format("output '{}' is {:.1f} dB from that of the given model, which says little: "
+                     "TopK or the like chooses its rows, and any rounding moves some. Measure what "
+                     "it finds (bitpress evaluate with --task detection or another)",
+                     worst.name, worst.sqnr_db)});
   } else if (closeness.is_far()) {
     warnings.push_back(
         {"far",
@@ -343,7 +352,7 @@ Verdict VerdictOf(const QuantizeReport& report) {
                    SharesLine(report)};
   WarnOfRun(report, verdict.warnings);
   if (report.target && report.target->closeness) {
-    WarnOfCloseness(*report.target->closeness, verdict.warnings);
+    WarnOfCloseness(*report.target->closeness, report.chosen_outputs, verdict.warnings);
   }
   WarnOfNothing(report, verdict.warnings);
   WarnOfPreparation(report, verdict.warnings);

@@ -358,7 +358,7 @@ std::vector<Timed> TimeKernels(Device& device) {
          [&] { Driver::Get().Run(launch, stream); });
   };
   for (const char* name :
-       {"mxint8", "mxfp8_e4m3", "mxfp6_e3m2", "mxfp4_e2m1", "bfp16", "mx6", "mx9"}) {
+       {"mxint8", "mxfp8_e4m3", "mxfp6_e3m2", "mxfp4_e2m1", "nvfp4", "bfp16", "mx6", "mx9"}) {
     for (const Layout& layout : layouts) {
       for (const bool is_half : {false, true})
         run_format(formats::FindFormat(name), layout, is_half);

@@ -221,8 +221,8 @@ def run_graph(sessions):
 
 def run_quark(sessions, folder):
     """Models made by Quark with the outputs of its own operators."""
-    for path in sorted(Path(folder).glob("*.onnx")):
-        golden, model = np.load(path.with_suffix(".npz")), onnx.load(path)
+    for path in sorted(Path(folder).glob("*.npz")):
+        golden, model = np.load(path), onnx.load(path.with_suffix(".onnx"))
         session, cpu = sessions.open(model, True, all_on_cuda=False), sessions.open(model, False)
         # Convolutions sum in another order on each device, and a quantizer makes a step of what was a rounding.
         logits, ours = session.run(None, {"input": golden["input"]})[0], cpu.run(None, {"input": golden["input"]})[0]

@@ -97,6 +97,8 @@ def test_a_convolutional_network_with_photos_has_a_page(bitpress, pictures, tmp_
     page = (tmp_path / "best.html").read_text()
     assert '"trials":{"bitpress_auto":1' in page and 'id="trials-section"' in page
     assert report["trials"][0]["command"].count("--data") == 1
+    # Twelve photos cannot show a loss of one percent, which is said.
+    assert report["measure"] == "agreement" and "one of 12 samples is 8.3 %" in report["notes"][0] and report["notes"][0] in text
 
 
 def test_standard_output_may_have_the_json_alone(bitpress, large, rows, tmp_path):
@@ -114,3 +116,26 @@ def test_wrong_limits_are_said(bitpress, large, rows, tmp_path, budget, message)
 def test_a_page_that_would_replace_a_model_is_refused(bitpress, large, tmp_path):
     message = bitpress.error("auto", large, "-o", tmp_path / "best.html")
     assert "another name" in message and not (tmp_path / "best.html").exists()
+
+
+def test_what_the_float_model_reaches_is_shown(bitpress, large, rows, tmp_path):
+    labels = tmp_path / "labels.csv"
+    labels.write_text("file,value\n" + "".join(f"000.npy[{i}],{i}\n" for i in range(40)))
+    text, report = auto(bitpress, large, tmp_path / "best.onnx", "--data", rows, "--no-report", "--configs", "INT8", "--task", f"regression:labels={labels}")
+    figure = next(figure for figure in report["trials"][0]["evaluation"]["task"]["figures"] if figure["reference"] is not None)
+    assert text.splitlines()[0].endswith("measured on 40 samples")
+    assert text.splitlines()[1] == f"float model: {figure['name']} {figure['reference']:.4g}"
+
+
+def test_labels_of_samples_that_are_not_measured_are_an_error(bitpress, large, rows, tmp_path):
+    message = bitpress.error("auto", large, "-o", tmp_path / "best.onnx", "--data", rows, "--validation", rows, "--labels", tmp_path / "labels.csv")
+    assert "--validation-labels" in message
+
+
+def test_maps_of_scikit_learn_are_named(bitpress, tmp_path):
+    nodes = [helper.make_node("MatMul", ["x", "w"], ["h"], name="product"), helper.make_node("ArgMax", ["h"], ["y"], name="best", axis=1)]
+    model = make_model(nodes, [("x", ["N", 8])], [], {"w": np.eye(8, dtype=np.float32)})
+    model.graph.output.append(helper.make_tensor_value_info("y", 7, ["N", 1]))
+    save(model, tmp_path / "classes.onnx")
+    data = save_arrays(tmp_path / "data", [np.random.default_rng(2).standard_normal((4, 8)).astype(np.float32)])
+    assert "'zipmap': False" in bitpress.error("auto", tmp_path / "classes.onnx", "-o", tmp_path / "best.onnx", "--data", data)

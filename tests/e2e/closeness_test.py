@@ -77,7 +77,7 @@ def test_outputs_whose_shape_follows_from_values(samples, tmp_path, bitpress):
              helper.make_node("Cast", ["places"], ["z"], to=TensorProto.FLOAT)]
     model = dense_path(tmp_path, np.random.default_rng(1).standard_normal((16, 16)) / 100, extra, [("y", ["N", 16]), ("z", [2, "M"])])
     text = bitpress.checking.ok("quantize", model, "-o", tmp_path / "q.onnx", "--config", "MX4", "--data", samples, "--set", "placement=all")
-    assert "output 'z' has another shape than the given model's" in text and decibels(text, "y") < 30
+    assert re.search("output 'z' has another shape than the given model's in [1-6] of 6 runs", text) and decibels(text, "y") < 30
 
 
 def test_the_given_model_may_not_run(samples, tmp_path, bitpress):

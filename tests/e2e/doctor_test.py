@@ -21,6 +21,8 @@ def test_nothing_is_missing_here(bitpress, tmp_path):
     assert set(report["instruction_sets"]) <= words
     vnni = {"avx512_vnni", "avx_vnni"} & words
     assert bool(vnni) != ("no VNNI" in text) or report["architecture"] != "x86-64"
+    may_have_tiles = {"amx_bf16", "avx512_vnni"} <= words
+    assert ("AMX" in report["supported_kernels"] or "does not let this process use" in text) == may_have_tiles
 
 
 def test_the_version_says_what_it_was_built_with(bitpress):

@@ -1,5 +1,7 @@
 """The guard compares heads of detectors by what they say: boxes and scores each for itself, and sorted rows by what they are sorted from."""
 
+import re
+
 import numpy as np
 import pytest
 from models import make_model, save, save_arrays
@@ -75,6 +77,9 @@ def test_sorted_rows_are_compared_in_front_of_the_sort(bitpress, folder, images)
     # What is in front is held to the same bound, which int8 weights do not reach.
     text = bitpress.ok("quantize", model, "-o", folder / "q.onnx", "--config", "INT8", "--data", images, "--set", "guard=60")
     assert "in front of GatherElements and output 'y'" in text or "in front of TopK and output 'y'" in text
+    # The closeness of such rows is no alarm.
+    text = bitpress.checking.ok("quantize", model, "-o", folder / "q.onnx", "--config", "MX4", "--data", images)
+    assert re.search(r"WARNING: output 'y' is [-\d.]+ dB from that of the given model, which says little: TopK or the like chooses its rows", text)
 
 
 def test_parts_of_a_concat_are_compared_each_for_itself(bitpress, run_model, folder, images):

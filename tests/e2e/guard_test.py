@@ -1,5 +1,7 @@
 """The guard leaves the activations float whose rounding spoils an output, and samples held back say whether the others stand for them."""
 
+import re
+
 import numpy as np
 import onnx
 import pytest
@@ -274,3 +276,23 @@ def test_one_loud_sample_does_not_silence_the_others(bitpress, run_model, tmp_pa
     for i, array in enumerate(arrays):
         if i != 2:
             assert sqnr_db(run_model(model, {"x": array})[0], run_model(tmp_path / "q.onnx", {"x": array})[0]) > 15
+
+
+@pytest.mark.parametrize("kinds", ["samples", "rows"])
+def test_large_values_choose_the_scale_of_small_ones(kinds, tmp_path, bitpress):
+    # Every other sample is so large that the others are all zeros in its scale, or every other row of each sample. The guard must not look
+    # at the former alone, though the model is so large that it searches with half of the samples.
+    weight = np.random.default_rng(3).standard_normal((2048, 2048)).astype(np.float32)
+    graph = helper.make_graph([helper.make_node("MatMul", ["x", "w"], ["h"]),
+                               helper.make_node("LayerNormalization", ["h", "scale"], ["y"], axis=-1)],
+                              "kinds", [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 200, 2048])],
+                              [helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, 200, 2048])],
+                              [numpy_helper.from_array(weight, "w"), numpy_helper.from_array(np.ones(2048, np.float32), "scale")])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), tmp_path / "kinds.onnx")
+    rng = np.random.default_rng(4)
+    values = rng.standard_normal((8, 1, 200, 2048)).astype(np.float32)
+    (values[::2] if kinds == "samples" else values[..., ::2, :])[:] *= 1e4
+    samples = save_arrays(tmp_path / "samples", values)
+    text = bitpress.checking.ok("quantize", tmp_path / "kinds.onnx", "-o", tmp_path / "q.onnx", "--config", "INT8", "--data", samples)
+    assert "the guard leaves 1 activations float, 100 % of the products" in text
+    assert float(re.search(r"closeness: ([\d.]+) dB", text)[1]) > 30

@@ -10,6 +10,7 @@ import onnxruntime
 import pytest
 from models import sqnr_db
 from onnx import TensorProto, helper, numpy_helper, parser
+from onnx.reference import ReferenceEvaluator
 
 HEAD = '<ir_version: 8, opset_import: ["" : 17]>\n'
 
@@ -314,3 +315,36 @@ def test_what_is_moved_to_a_product_loads(tmp_path, bitpress, first):
     x = rng.standard_normal((5, 3, 8)).astype(np.float32)
     float_y, half_y = (onnxruntime.InferenceSession(str(file)).run(None, {"x": x})[0] for file in (path, tmp_path / "half.onnx"))
     assert sqnr_db(float_y, half_y) > 50
+
+
+WIDE = """
+net (float[N, 64] x) => (float[N, 64] y) {
+    h = MatMul(x, w1)
+    r = Relu(h)
+    z = MatMul(r, w2)
+    y = MatMul(z, w3)
+}"""
+
+
+def test_values_beyond_the_range_in_samples_keep_float(tmp_path, halve, bitpress):
+    path = save(tmp_path / "wide.onnx", WIDE, w1=random(64, 64, scale=3000), w2=random(64, 64, scale=3e-5, seed=6), w3=random(64, 64, seed=7))
+    rng = np.random.default_rng(8)
+    samples = models.save_arrays(tmp_path / "samples", (rng.standard_normal((1, 64)).astype(np.float32) for _ in range(4)))
+    x = rng.standard_normal((16, 64)).astype(np.float32)
+    wanted = run(path, x=x)[0]
+    assert np.abs(wanted).max() < 1000  # only values in between are large
+
+    def strictly(model):
+        """What a processor with FLOAT16 computes: ONNX Runtime leaves Casts between its operators of FLOAT away."""
+        with np.errstate(all="ignore"):
+            return ReferenceEvaluator(model).run(None, {"x": x})[0]
+
+    assert not np.isfinite(strictly(halve(path)[0])).all()  # without samples nobody knows
+    model, text = halve(path, "--data", samples, "--verbose")
+    assert "2 MatMul in FLOAT: samples bring its values near the end of FLOAT16's range" in text
+    assert sqnr_db(wanted, strictly(model)) > 50
+    assert types_of(model)["w3"] == "FLOAT16"
+
+    bitpress.ok("plan", path, "--config", "FP16", "-o", tmp_path / "plan.json")
+    bitpress.ok("quantize", path, "-o", tmp_path / "planned.onnx", "--plan", tmp_path / "plan.json", "--data", samples)
+    assert types_of(onnx.load(tmp_path / "planned.onnx")) == types_of(model)

@@ -65,7 +65,7 @@ def operators(path):
 def check(path, sessions, least_db):
     """The operators and their functions agree, for any number of rows."""
     ours, plain = sessions(path)
-    for count in (1, 7, 40):
+    for count in (1, 7, 50):
         for found, wanted in zip(ours.run(None, {"x": rows(count)}), plain.run(None, {"x": rows(count)})):
             assert found.shape == wanted.shape and sqnr_db(wanted, found) > least_db
     assert all(output.size == 0 for output in ours.run(None, {"x": rows(0)}))
@@ -87,6 +87,22 @@ def test_by_default_block_formats_compute_from_codes(options, same, source, tmp_
     assert default == operators(tmp_path / f"{same}.onnx")
     if "simulated" not in options:
         assert default != operators(tmp_path / ("portable.onnx" if same == "bitpress" else "bitpress.onnx"))
+
+
+def test_integers_of_onnx_runtime_keep_the_tiles_of_their_threads(of_mx6, sessions):
+    """Both use the tiles of AMX, if there are some, and ONNX Runtime configures those of a thread only once."""
+    random = np.random.default_rng(3)
+    weight, x = random.integers(-128, 128, (256, 256), dtype=np.int8), random.integers(0, 256, (64, 256), dtype=np.uint8)
+    graph = helper.make_graph([helper.make_node("MatMulInteger", ["x", "w"], ["y"])], "integers",
+                              [helper.make_tensor_value_info("x", TensorProto.UINT8, x.shape)],
+                              [helper.make_tensor_value_info("y", TensorProto.INT32, x.shape)], [numpy_helper.from_array(weight, "w")])
+    path = of_mx6.with_name("integers.onnx")
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
+    integers, products = sessions(path)[1], sessions(of_mx6)[0]
+    wanted = products.run(None, {"x": rows(50)})
+    for _ in range(3):
+        assert np.array_equal(integers.run(None, {"x": x})[0], x.astype(np.int32) @ weight.astype(np.int32))
+        assert all(np.array_equal(*pair) for pair in zip(products.run(None, {"x": rows(50)}), wanted))
 
 
 @pytest.mark.parametrize("target, has_products", [("auto", False), ("bitpress", True)])

@@ -5,7 +5,7 @@ import json
 import numpy as np
 import onnxruntime
 import pytest
-from models import make_model, save, save_arrays
+from models import make_model, save, save_arrays, save_photos
 from onnx import TensorProto, helper
 
 node = helper.make_node
@@ -88,6 +88,26 @@ def test_boxes_against_labels_of_coco(bitpress, tmp_path):
     labels.write_text("{}")
     message = bitpress.error("evaluate", model, "--data", data, "--task", f"detection:layout=end2end,labels={labels}")
     assert "instances.json" in message and "in the form of COCO" in message
+
+
+def test_labels_follow_the_fit_of_photos(bitpress, tmp_path):
+    """A "detector" that finds the same box in every photo of 16 by 16 pixels."""
+    constants = {"box": np.array([[[4, 6, 8, 10, 0.9, 0]] + [[0] * 6] * 3], np.float32), "zero": np.float32(0)}
+    nodes = [node("ReduceMean", ["x"], ["m"], name="mean", axes=[1, 2, 3], keepdims=0), node("Mul", ["m", "zero"], ["z"], name="nothing"),
+             node("Add", ["box", "z"], ["y"], name="find")]
+    model = make_model(nodes, [("x", [1, 3, 16, 16])], [("y", [1, 4, 6])], constants)
+    model = save(model, tmp_path / "detector.onnx")
+    photos = save_photos(tmp_path / "photos", 1, size=(32, 16))
+    labels = tmp_path / "labels.json"
+    labels.write_text(json.dumps({"images": [{"id": 0, "file_name": photos[0].name, "width": 32, "height": 16}], "categories": [{"id": 0}],
+                                  "annotations": [{"image_id": 0, "category_id": 0, "bbox": [8, 4, 8, 8]}]}))
+    words = ("--task", f"detection:layout=end2end,labels={labels}")
+    # Half of the size, with four rows of grey above; stretched, the label covers twice the box.
+    for fit, wanted in [("letterbox", 1), ("stretch", 0.1)]:
+        report = evaluate(bitpress, model, model, photos[0].parent, "--image", f"resize=16,fit={fit}", *words)
+        assert figures(report)["mAP 50-95"] == pytest.approx(wanted)
+    message = bitpress.error("evaluate", model, "--data", photos[0].parent, "--image", "crop=16", *words)
+    assert "labels are for 32x16 pixels, and the model saw 16x16" in message
 
 
 def test_texts_against_labels(bitpress, tmp_path):

@@ -2,6 +2,8 @@
 
 #include <sched.h>
 #include <sys/auxv.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <fstream>
@@ -67,6 +69,19 @@ bool HasArmDotProducts() {
 #ifdef __aarch64__
   constexpr unsigned long kDotProducts = 1UL << 20U;  // HWCAP_ASIMDDP
   return (::getauxval(AT_HWCAP) & kDotProducts) != 0;
+#else
+  return false;
+#endif
+}
+
+bool MayUseTiles() {
+#ifdef __x86_64__
+  static const bool may_use = [] {
+    constexpr int kRequestPermission = 0x1023;  // ARCH_REQ_XCOMP_PERM
+    constexpr int kTileData = 18;               // XFEATURE_XTILEDATA
+    return ::syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
+  }();
+  return may_use;
 #else
   return false;
 #endif

@@ -26,4 +26,7 @@ bool HasArmDotProducts() {
   return ::sysctlbyname("hw.optional.arm.FEAT_DotProd", &has, &size, nullptr, 0) == 0 && has != 0;
 }
 
+// No Macintosh has them.
+bool MayUseTiles() { return false; }
+
 }  // namespace bitpress

@@ -84,4 +84,7 @@ bool HasArmDotProducts() {
   return ::IsProcessorFeaturePresent(PF_ARM_V82_DP_INSTRUCTIONS_AVAILABLE) != 0;
 }
 
+// Windows gives them on request since version 11, but nobody has run these kernels there.
+bool MayUseTiles() { return false; }
+
 }  // namespace bitpress

@@ -1,0 +1,31 @@
+// Convolutions in blocks with the tiles of AMX (tile_rows.h says how).
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/block_convolutions_tiles.cc"
+#include <hwy/foreach_target.h>
+// Behind foreach_target.h, as it includes this file once a target.
+#include <hwy/highway.h>
+
+#include "kernels/dispatch.h"
+
+// The order matters: these stand around the code.
+// clang-format off
+#include "kernels/products_with_tiles.inc"
+#include "kernels/tile_convolutions-inl.h"
+#include "kernels/products_end.inc"
+// clang-format on
+
+#if HWY_ONCE
+#include "kernels/convolution_task.h"
+
+namespace bitpress::kernels {
+
+ConvolutionKernel TileConvolutionKernel() {
+#if BITPRESS_HAS_TILES
+  return &N_AVX3::with_tiles::ConvolveWhole;
+#else
+  return nullptr;
+#endif
+}
+
+}  // namespace bitpress::kernels
+#endif
