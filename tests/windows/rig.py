@@ -15,7 +15,7 @@ HERE = Path(__file__).resolve().parent
 WINE = HERE / "wine.sh"
 # ./dev windows builds these: the operator library, unit tests, the program, sessions.exe, and ONNX Runtime beside them.
 BUILD = from_environment("BITPRESS_WINDOWS_DIR", ROOT / "build" / "cross" / "win_amd64")
-# A test file runs this program, made of the sources in these folders.
+# A test file runs this program, made of the sources in these folders. ./dev windows writes the file `complete` when all are made.
 NEEDS = {"operators_test": ("bitpress_ops.dll", ("src/base", "src/formats", "src/kernels", "src/custom_ops")),
          "imports_test": ("bitpress.exe", ()), "bytes_test": ("bitpress.exe", ("src", "apps")), "faults_test": ("bitpress.exe", ("src", "apps")),
          "find_package_test": ("bitpress.dll", ("src", "include"))}
@@ -27,12 +27,12 @@ def why_not(test_file):
     program, folders = NEEDS[test_file]
     if not shutil.which("wine"):
         return "Wine is not installed: ./dev windows does that"
-    missing = [name for name in (program, "sessions.exe", "onnxruntime.dll") if not (BUILD / name).is_file()]
+    missing = [name for name in (program, "sessions.exe", "onnxruntime.dll", "complete") if not (BUILD / name).is_file()]
     if missing:
         return f"the build for Windows has no {missing[0]}: run ./dev windows"
     times = [path.stat().st_mtime for folder in folders for path in (ROOT / folder).rglob("*.[ch]*")
              if not path.stem.endswith("_test") and not path.stem.startswith("test_")]
-    if max(times, default=0) > (BUILD / program).stat().st_mtime:
+    if max(times, default=0) > (BUILD / "complete").stat().st_mtime:
         return "the build for Windows is older than the sources: run ./dev windows"
     return None
 
