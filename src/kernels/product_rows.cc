@@ -164,12 +164,9 @@ void ProductRows::CopyRow(size_t row, const float* values) {
   });
 }
 
-void ProductRows::TakeTileRow(size_t row, const float* values) {
-  const TakeKernel take = kTakeTilesTable[ChosenTargetIndex()];
-  const size_t depth = std::min(padded_block_, kTileDepth);
+template <class Function>
+void ProductRows::ForEachPaddedBlock(const float* values, const Function& function) const {
   std::vector<float> padded(padded_block_);
-  std::vector<uint16_t> elements(padded_block_);
-  bool fit = true;
   ForEachBlock([&](size_t block, size_t begin, size_t count) {
     const float* from = values + begin;
     if (count < padded_block_) {
@@ -177,6 +174,16 @@ void ProductRows::TakeTileRow(size_t row, const float* values) {
       std::copy(from, from + count, padded.begin());
       from = padded.data();
     }
+    function(block, from);
+  });
+}
+
+void ProductRows::TakeTileRow(size_t row, const float* values) {
+  const TakeKernel take = kTakeTilesTable[ChosenTargetIndex()];
+  const size_t depth = std::min(padded_block_, kTileDepth);
+  std::vector<uint16_t> elements(padded_block_);
+  bool fit = true;
+  ForEachPaddedBlock(values, [&](size_t block, const float* from) {
     const WholeBlock taken = take(rule_, from, padded_block_, elements.data());
     fit = fit && FitsTiles(taken.unit);
     uint16_t* to = Tiles(row / kTileRows * kTileRows, block) + row % kTileRows * depth;
@@ -192,14 +199,7 @@ void ProductRows::TakeRow(size_t row, const float* values) {
   const auto& table = form_ == RowForm::kBytes ? kTakeBytesTable : kTakeWordsTable;
   const TakeKernel take = table[ChosenTargetIndex()];
   uint8_t* const elements = elements_.get() + row * row_bytes();
-  std::vector<float> padded(padded_block_);
-  ForEachBlock([&](size_t block, size_t begin, size_t count) {
-    const float* from = values + begin;
-    if (count < padded_block_) {
-      std::ranges::fill(padded, 0.0F);
-      std::copy(from, from + count, padded.begin());
-      from = padded.data();
-    }
+  ForEachPaddedBlock(values, [&](size_t block, const float* from) {
     const WholeBlock taken =
         take(rule_, from, padded_block_, elements + block * padded_block_ * BytesOf(form_));
     const size_t at = row * num_blocks_ + block;

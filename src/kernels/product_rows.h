@@ -72,6 +72,10 @@ class ProductRows {
   void TakeRow(size_t row, const float* values);
   void TakeTileRow(size_t row, const float* values);
 
+  // Calls function(block, values) for the blocks of a row, each filled up with zeros.
+  template <class Function>
+  void ForEachPaddedBlock(const float* values, const Function& function) const;
+
   // Calls function(block, begin, count) for the blocks of a row.
   template <class Function>
   void ForEachBlock(Function&& function) const {
