@@ -14,7 +14,7 @@ from packages import wheel
 
 RATE = 16000
 ASSETS = "moonshine_voice/assets"
-# What the recording two_cities.wav of the package says: the beginning of "A Tale of Two Cities" by Charles Dickens.
+# The recording two_cities.wav of the package says this: the beginning of "A Tale of Two Cities" by Charles Dickens.
 BOOK = """It was the best of times, it was the worst of times, it was the age of wisdom, it was the age of foolishness, it was the epoch of
 belief, it was the epoch of incredulity, it was the season of Light, it was the season of Darkness, it was the spring of hope, it was the
 winter of despair, we had everything before us, we had nothing before us, we were all going direct to Heaven, we were all going direct the

@@ -46,7 +46,7 @@ struct DetectionSettings {
   double score = 0.25;  // boxes below it do not count
   double iou = 0.5;     // of boxes that suppress each other
   double stride = 4;    // pixels of a cell of `centermap`
-  // Of the image that the model saw, for `yolox`.
+  // These are the sides of the image that the model saw, for `yolox`.
   int64_t input_height = 0, input_width = 0;
 };
 

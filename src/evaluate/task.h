@@ -125,7 +125,7 @@ class TaskMeter {
   virtual TaskReport Result() const = 0;
 };
 
-// What is known of a task besides its settings, which go before it.
+// Says what is known of a task besides its settings, which go before it.
 struct TaskHints {
   // The characters of the classes of a recognizer of text, without that of the blank.
   std::vector<std::string> characters;

@@ -308,7 +308,7 @@ TEST(Task, IsFoundFromTheOutputs) {
   EXPECT_EQ(TaskFound(InterfaceOf({1, 6, 200}, Values(1200, 0.005))), "text");
   EXPECT_EQ(TaskFound(InterfaceOf({1, 6, 200}, Values(1200, 0.5))), "detection");
   EXPECT_EQ(TaskFound(InterfaceOf({1, 200, 6}, Values(1200, 1))), "detection");
-  // As many rows as an image of 128x64 pixels has cells, and sizes below 0, which are logarithms.
+  // It has as many rows as an image of 128x64 pixels has cells. Sizes are logarithms, below 0.
   TaskInterface grids = InterfaceOf({1, 168, 6}, Values(1008, 0.5));
   grids.input_height = 64;
   grids.input_width = 128;

@@ -221,7 +221,7 @@ TEST(WholeBlockProducts, EqualTheReferenceInPiecesOfTiles) {
 }
 
 #if defined(__x86_64__)
-// What a thread's tiles are, as ONNX Runtime sets it once for each of its threads.
+// This is what a thread's tiles are, as ONNX Runtime sets it once for each of its threads.
 struct alignas(64) TileConfiguration {
   uint8_t bytes[64] = {};
   bool operator==(const TileConfiguration&) const = default;

@@ -13,7 +13,7 @@
 namespace bitpress::kernels {
 
 // The names of all targets as users see them, best first, in the order of every dispatch table.
-// "AMX" is AVX3 with kernels of its own for some products (tile_products.h).
+// "AMX" is AVX3 with kernels of its own for some products (tile_rows.h).
 inline constexpr std::array<std::string_view, 6> kTargetNames = {"AMX",  "AVX3", "AVX2",
                                                                  "SSE4", "NEON", "PORTABLE"};
 inline constexpr size_t kAmxIndex = 0, kAvx3Index = 1;

@@ -21,7 +21,7 @@ BITPRESS_BEFORE_PRODUCTS
 namespace bitpress::kernels::HWY_NAMESPACE {
 BITPRESS_BEGIN_PRODUCTS
 
-// What the processor reads and writes as the configuration of a thread.
+// The processor reads and writes this as the configuration of a thread.
 struct alignas(64) TileShapes {
   uint8_t palette = 0;  // 0: there are no tiles
   uint8_t first_row = 0;
