@@ -17,18 +17,26 @@ if(BITPRESS_HAS_DENORMAL_MATH)
 endif()
 
 # Release builds are optimized as each part needs it (CMake's own -O3 costs compile time everywhere): kernels and fine-tuning with
-# O3, the other rooms with O2, what waits for rooms (the command line, tests, benchmarks) with O1.
+# O3, rooms that read every value of a tensor or a sample with O2, rooms that look at nodes and plans and what waits for rooms (the
+# command line, tests, benchmarks) with O1.
 set(BITPRESS_O3_ROOMS kernels gradients finetune)
+set(BITPRESS_O2_ROOMS base formats cuda calibrate custom_ops data evaluate weights)
 
-# bitpress_options(TARGET [LEVEL]): what all our targets share, and the optimization level (default: O2).
+# GCC collects its garbage when the heap has grown to a small part of the memory. A file ends before that pays.
+set(BITPRESS_COMPILER_HEAP $<$<CXX_COMPILER_ID:GNU>:--param=ggc-min-expand=400;--param=ggc-min-heapsize=1000000>)
+
+# bitpress_options(TARGET [LEVEL]): what all our targets share, and the optimization level (default: O1).
 function(bitpress_options target)
   set(level ${ARGN})
   if(NOT level)
-    set(level O2)
+    set(level O1)
   endif()
   set_target_properties(${target} PROPERTIES BITPRESS_LEVEL ${level})
   target_include_directories(${target} PUBLIC ${BITPRESS_SOURCE_DIR}/src ${BITPRESS_SOURCE_DIR}/include)
-  target_compile_options(${target} PRIVATE ${BITPRESS_WARNINGS} ${BITPRESS_NUMERICS} $<$<CONFIG:Release>:-${level}>)
+  target_compile_options(${target} PRIVATE ${BITPRESS_WARNINGS} ${BITPRESS_NUMERICS} ${BITPRESS_COMPILER_HEAP} $<$<CONFIG:Release>:-${level}>)
+  if(level STREQUAL O1 AND CMAKE_CXX_COMPILER_ID STREQUAL GNU)
+    target_compile_options(${target} PRIVATE -Wno-maybe-uninitialized)  # false alarms at -O1
+  endif()
   if(WIN32)
     target_compile_definitions(${target} PRIVATE NOMINMAX WIN32_LEAN_AND_MEAN)
   endif()
@@ -58,25 +66,23 @@ function(bitpress_exports target map)
   endif()
 endfunction()
 
-# Headers that nearly every file includes are parsed once: bitpress_precompile(TARGET FIRST [HEADER...]) shares those of
-# FIRST, or makes them where that is TARGET itself. Libraries and programs need their own (-fPIC, -fPIE), and so does a target that is
-# optimized otherwise than FIRST: GCC optimizes what includes precompiled headers as those were. Files still include what
-# they use; the sanitizer builds have no precompiled headers and show what is missing.
+# Headers that nearly every file includes are parsed once: bitpress_precompile(TARGET KIND [HEADER...]). Targets of one kind have the
+# same compiler flags (libraries -fPIC, programs -fPIE) and headers; among them, the first one of each level of optimization makes
+# them, because GCC optimizes what includes precompiled headers as those were. It must define no macro that a later one lacks. Files
+# still include what they use; the sanitizer builds have no precompiled headers and show what is missing.
 set(BITPRESS_COMMON_HEADERS <algorithm> <cstdint> <filesystem> <functional> <map> <memory> <optional> <set> <span> <string>
     <string_view> <utility> <vector> <fmt/format.h>)
-function(bitpress_precompile target first)
+function(bitpress_precompile target kind)
   if(NOT BITPRESS_PCH)
     return()
   endif()
   get_target_property(level ${target} BITPRESS_LEVEL)
-  set(level_of_first ${level})
-  if(TARGET ${first})
-    get_target_property(level_of_first ${first} BITPRESS_LEVEL)
-  endif()
-  if(target STREQUAL first OR NOT level STREQUAL level_of_first)
-    target_precompile_headers(${target} PRIVATE ${BITPRESS_COMMON_HEADERS} ${ARGN})
-  elseif(TARGET ${first})
+  get_property(first GLOBAL PROPERTY BITPRESS_PRECOMPILED_${kind}_${level})
+  if(first)
     target_precompile_headers(${target} REUSE_FROM ${first})
+  else()
+    target_precompile_headers(${target} PRIVATE ${BITPRESS_COMMON_HEADERS} ${ARGN})
+    set_property(GLOBAL PROPERTY BITPRESS_PRECOMPILED_${kind}_${level} ${target})
   endif()
 endfunction()
 
@@ -86,12 +92,9 @@ endif()
 function(bitpress_test name)
   cmake_parse_arguments(ARG "" "" "SOURCES;LIBRARIES" ${ARGN})
   add_executable(${name} ${ARG_SOURCES})
-  bitpress_options(${name} O1)
-  if(CMAKE_CXX_COMPILER_ID STREQUAL GNU)
-    target_compile_options(${name} PRIVATE -Wno-maybe-uninitialized)  # false alarms at -O1
-  endif()
+  bitpress_options(${name})
   bitpress_unity(${name} 6)
-  bitpress_precompile(${name} base_test <gmock/gmock.h> <gtest/gtest.h>)
+  bitpress_precompile(${name} test <gmock/gmock.h> <gtest/gtest.h>)
   target_link_libraries(${name} PRIVATE ${ARG_LIBRARIES} GTest::gmock GTest::gtest_main)
   # The development data beside the checkout, when there is one; tests that need it skip with a reason otherwise.
   target_compile_definitions(${name} PRIVATE BITPRESS_SHARED_DIR="${BITPRESS_SOURCE_DIR}/../shared"
@@ -106,15 +109,17 @@ function(bitpress_room name)
   set(target bitpress_${name})
   if(ARG_SOURCES)
     add_library(${target} STATIC ${ARG_SOURCES})
+    set(level O1)
     if(name IN_LIST BITPRESS_O3_ROOMS)
-      bitpress_options(${target} O3)
-    else()
-      bitpress_options(${target})
+      set(level O3)
+    elseif(name IN_LIST BITPRESS_O2_ROOMS)
+      set(level O2)
     endif()
+    bitpress_options(${target} ${level})
     if(NOT name STREQUAL kernels)  # Highway compiles these files once a target by including them
       bitpress_unity(${target} 6)
     endif()
-    bitpress_precompile(${target} bitpress_base)
+    bitpress_precompile(${target} room)
     set(visibility PUBLIC)
   else()
     add_library(${target} INTERFACE)
