@@ -97,6 +97,11 @@ std::string ToText(const EvaluationReport& report) {
   if (report.language) text += LanguageText(*report.language, report.has_times);
   if (report.task) text += TaskText(*report.task);
   if (report.agreement) text += fmt::format("{:<10} {}\n", "agreement", Percent(*report.agreement));
+  if (report.expected_top1) {
+    text += fmt::format("{:<10} top-1 {} by the reference's own probabilities (reference {})\n",
+                        "expected", Percent(*report.expected_top1),
+                        Percent(*report.reference_expected_top1));
+  }
   if (report.outputs_identical) {
     text += fmt::format("{:<10} infinite: the outputs are identical\n", "SQNR");
   } else if (report.sqnr_db) {

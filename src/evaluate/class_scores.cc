@@ -39,9 +39,11 @@ void CountClasses(const Output& scores, const Output* reference, const data::Bat
   for (size_t i = 0; i < batch.num_samples; ++i) {
     const auto row = scores.Row(i, batch_size);
     if (is_compared) {
+      const auto wanted = reference->Row(i, batch_size);
       const auto top = TopClass(row);
-      const bool agrees = top && top == TopClass(reference->Row(i, batch_size));
+      const bool agrees = top && top == TopClass(wanted);
       state.agreements.Add(agrees ? std::optional<size_t>(0) : std::nullopt);
+      state.expected.Add(wanted, row);
     }
     if (batch.labels.empty()) continue;
     const int64_t label = batch.labels[i];

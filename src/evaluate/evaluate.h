@@ -94,6 +94,7 @@ struct EvaluationReport {
   std::optional<double> top1, top5;
   std::optional<double> reference_top1, reference_top5;
   std::optional<double> agreement;
+  std::optional<double> expected_top1, reference_expected_top1;
   // These are of all floating-point outputs together, or of the one that the options name; see
   // OutputComparison.
   std::optional<double> sqnr_db, cosine, l2;
@@ -144,6 +145,11 @@ constexpr auto FieldsOf(const EvaluationReport*) {
       Field{"agreement", &Report::agreement,
             "Share of the samples for which both models rank the same class first, 0 to 1. None "
             "without a reference or without class scores."},
+      Field{"expected_top1", &Report::expected_top1,
+            "Share of the samples that the model would rank right if their classes were drawn by "
+            "the reference's own probabilities. None where the reference is hardly surer than "
+            "chance."},
+      Field{"reference_expected_top1", &Report::reference_expected_top1},
       Field{"sqnr_db", &Report::sqnr_db,
             "SQNR in dB of the outputs against the reference's. Infinite if they are identical, "
             "None without a reference."},

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <numeric>
 
 #include "base/check.h"
 #include "base/output_error.h"
@@ -34,6 +35,15 @@ std::vector<double> LogSoftmax(std::span<const double> scores) {
   const double log_sum = std::log(sum);
   for (double& log : logs) log -= log_sum;
   return logs;
+}
+
+double ProbabilityOf(std::span<const double> scores, size_t label) {
+  BITPRESS_DCHECK(label < scores.size());
+  constexpr double kTolerance = 0.01;
+  const double sum = std::accumulate(scores.begin(), scores.end(), 0.0);
+  const bool are_probabilities = std::abs(sum - 1) <= kTolerance &&
+                                 std::ranges::all_of(scores, [](double p) { return p >= 0; });
+  return are_probabilities ? scores[label] : std::exp(LogSoftmax(scores)[label]);
 }
 
 double DivergenceOfLogs(std::span<const double> reference, std::span<const double> found) {
@@ -213,6 +223,49 @@ double RankCounter::Top1() const {
 double RankCounter::Top5() const {
   BITPRESS_DCHECK(num_samples_ > 0);
   return static_cast<double>(num_first_five_) / static_cast<double>(num_samples_);
+}
+
+void ExpectedTop1::Add(std::span<const double> reference, std::span<const double> scores) {
+  BITPRESS_DCHECK(reference.size() == scores.size());
+  ++num_samples_;
+  chance_.Add(1 / static_cast<double>(reference.size()));
+  const auto wanted = TopClass(reference), found = TopClass(scores);
+  if (!wanted) return;
+  reference_.Add(ProbabilityOf(reference, *wanted));
+  if (found) model_.Add(ProbabilityOf(reference, *found));
+}
+
+void ExpectedTop1::Add(const ExpectedTop1& other) {
+  num_samples_ += other.num_samples_;
+  model_.Add(other.model_);
+  reference_.Add(other.reference_);
+  chance_.Add(other.chance_);
+}
+
+void ExpectedTop1::Write(ByteWriter& writer) const {
+  writer.Compact(num_samples_);
+  for (const OrderlessSum* const sum : {&model_, &reference_, &chance_}) sum->Write(writer);
+}
+
+ExpectedTop1 ExpectedTop1::Read(ByteReader& reader) {
+  ExpectedTop1 top1;
+  top1.num_samples_ = reader.Compact();
+  for (OrderlessSum* const sum : {&top1.model_, &top1.reference_, &top1.chance_}) {
+    *sum = OrderlessSum::Read(reader);
+  }
+  return top1;
+}
+
+bool ExpectedTop1::IsMeaningful() const {
+  constexpr double kShare = 1.0 / 3;
+  const double chance = chance_.value() / static_cast<double>(num_samples_);
+  return Reference() - chance >= kShare * (1 - chance);
+}
+
+double ExpectedTop1::Model() const { return model_.value() / static_cast<double>(num_samples_); }
+
+double ExpectedTop1::Reference() const {
+  return reference_.value() / static_cast<double>(num_samples_);
 }
 
 double Median(std::vector<double> values) {

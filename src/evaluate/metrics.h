@@ -36,6 +36,11 @@ double DivergenceOfLogs(std::span<const double> reference, std::span<const doubl
 // REQUIRES: both have the same size, 1 or more.
 double Divergence(std::span<const double> reference, std::span<const double> scores);
 
+// Returns how likely a class is by a model's scores: one of them if they are probabilities (none is
+// negative, and they add up to 1 within a hundredth), else softmax(scores). REQUIRES: label <
+// scores.size().
+double ProbabilityOf(std::span<const double> scores, size_t label);
+
 // A sum of doubles that does not depend on their order.
 class OrderlessSum {
  public:
@@ -115,6 +120,32 @@ class RankCounter {
   uint64_t num_samples_ = 0;
   uint64_t num_first_ = 0;
   uint64_t num_first_five_ = 0;
+};
+
+// The share of samples that models would rank right if their classes were drawn by the reference's
+// own probabilities. Where two models rank different classes first, it tells whether these were
+// nearly as likely; a share of equal first classes does not.
+class ExpectedTop1 {
+ public:
+  // Adds a sample. Scores without a first class (a NaN is among them) count as wrong. REQUIRES:
+  // both have the same size.
+  void Add(std::span<const double> reference, std::span<const double> scores);
+  void Add(const ExpectedTop1& other);
+  void Write(ByteWriter& writer) const;
+  static ExpectedTop1 Read(ByteReader& reader);
+  bool operator==(const ExpectedTop1&) const = default;
+  uint64_t num_samples() const { return num_samples_; }
+  // Returns whether the reference is surer of its first classes than chance, by a third of what is
+  // left to certainty. Below that its scores are no probabilities by which a loss could be told.
+  // REQUIRES: a sample was added.
+  bool IsMeaningful() const;
+  // Return the shares of the model and of the reference, 0 to 1. REQUIRES: a sample was added.
+  double Model() const;
+  double Reference() const;
+
+ private:
+  uint64_t num_samples_ = 0;
+  OrderlessSum model_, reference_, chance_;
 };
 
 // Returns the middle value, or the mean of the two middle ones. REQUIRES: values is not empty.

@@ -130,6 +130,41 @@ TEST(LossMeter, RefusesOutputsWhoseShapeDependsOnValues) {
   }
 }
 
+TEST(ProbabilityOf, TakesProbabilitiesAsTheyAreAndTheSoftmaxOfOthers) {
+  EXPECT_EQ(ProbabilityOf(Values{0.25, 0.75}, 1), 0.75);
+  EXPECT_EQ(ProbabilityOf(Values{0.3, 0.705}, 1), 0.705);  // rounded ones
+  EXPECT_NEAR(ProbabilityOf(Values{0, std::log(3.0)}, 1), 0.75, 1e-12);
+  EXPECT_NEAR(ProbabilityOf(Values{1.5, -0.5}, 0), 1 / (1 + std::exp(-2.0)), 1e-12);
+  EXPECT_NEAR(ProbabilityOf(Values{0.9, 0.9}, 0), 0.5, 1e-12);  // sigmoids
+}
+
+TEST(ExpectedTop1, CountsAnotherClassByHowLikelyTheReferenceFindsIt) {
+  ExpectedTop1 expected;
+  expected.Add(Values{0.7, 0.2, 0.1}, Values{9, 0, 0});
+  expected.Add(Values{0.5, 0.4, 0.1}, Values{0, 9, 0});
+  expected.Add(Values{0.9, 0.1, 0}, Values{0, 0, 9});
+  EXPECT_EQ(expected.num_samples(), 3u);
+  EXPECT_NEAR(expected.Reference(), (0.7 + 0.5 + 0.9) / 3, 1e-12);
+  EXPECT_NEAR(expected.Model(), (0.7 + 0.4 + 0) / 3, 1e-12);
+  EXPECT_TRUE(expected.IsMeaningful());
+  expected.Add(Values{0.9, 0.1, 0}, Values{kNan, 0, 9});  // it ranks nothing
+  EXPECT_NEAR(expected.Reference(), (0.7 + 0.5 + 0.9 + 0.9) / 4, 1e-12);
+  EXPECT_NEAR(expected.Model(), (0.7 + 0.4) / 4, 1e-12);
+}
+
+TEST(ExpectedTop1, SaysNothingWhereTheReferenceIsHardlySurerThanChance) {
+  for (const double likeliest : {0.33, 0.34}) {
+    ExpectedTop1 expected;  // of 1000 classes: chance is 0.001
+    Values reference(1000, (1 - likeliest) / 999);
+    reference[5] = likeliest;
+    expected.Add(reference, reference);
+    EXPECT_EQ(expected.IsMeaningful(), likeliest > 0.334) << likeliest;
+  }
+  ExpectedTop1 of_two;
+  of_two.Add(Values{0.6, 0.4}, Values{0.6, 0.4});
+  EXPECT_FALSE(of_two.IsMeaningful());
+}
+
 TEST(Median, OddAndEven) {
   EXPECT_EQ(Median({3, 1, 2}), 2.0);
   EXPECT_EQ(Median({4, 1, 3, 2}), 2.5);

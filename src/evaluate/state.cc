@@ -72,6 +72,7 @@ void EvaluationState::AddSamples(const EvaluationState& other) {
   ranks.Add(other.ranks);
   reference_ranks.Add(other.reference_ranks);
   agreements.Add(other.agreements);
+  expected.Add(other.expected);
   for (size_t i = 0; i < outputs.size(); ++i) outputs[i].Add(other.outputs[i]);
   all.Add(other.all);
   if (language) language->Add(*other.language);
@@ -90,6 +91,7 @@ std::string ToBytes(const EvaluationState& state) {
        {&state.ranks, &state.reference_ranks, &state.agreements}) {
     counter->Write(writer);
   }
+  state.expected.Write(writer);
   writer.Compact(state.output_names.size());
   for (const std::string& name : state.output_names) writer.Text(name);
   writer.Compact(state.outputs.size());
@@ -122,6 +124,7 @@ EvaluationState EvaluationStateFromBytes(std::string_view bytes) {
       reader.FailDamaged("it counts more samples than it has");
     }
   }
+  state.expected = ExpectedTop1::Read(reader);
   state.output_names.resize(reader.Count(1));
   for (std::string& name : state.output_names) name = reader.Text();
   state.outputs.resize(reader.Count(OutputComparison::kLeastBytes));
@@ -134,7 +137,8 @@ EvaluationState EvaluationStateFromBytes(std::string_view bytes) {
   state.left_out = data::ReadLeftOut(reader);
   reader.ExpectEnd();
   const bool has_outputs = !state.reference.name.empty();
-  if ((state.num_samples == 0 && state.left_out.empty()) ||
+  if (state.expected.num_samples() != state.agreements.num_samples() ||
+      (state.num_samples == 0 && state.left_out.empty()) ||
       state.outputs.size() != (has_outputs ? state.output_names.size() : 0)) {
     reader.FailDamaged("its parts contradict each other");
   }
@@ -159,7 +163,13 @@ EvaluationReport ReportOf(const EvaluationState& state) {
     report.reference_top1 = state.reference_ranks.Top1();
     report.reference_top5 = state.reference_ranks.Top5();
   }
-  if (state.agreements.num_samples() > 0) report.agreement = state.agreements.Top1();
+  if (state.agreements.num_samples() > 0) {
+    report.agreement = state.agreements.Top1();
+    if (state.expected.IsMeaningful()) {
+      report.expected_top1 = state.expected.Model();
+      report.reference_expected_top1 = state.expected.Reference();
+    }
+  }
   if (state.all.num_samples() > 0) {
     report.sqnr_db = state.all.SqnrDb();
     report.cosine = state.all.Cosine();

@@ -38,6 +38,7 @@ struct EvaluationState {
   uint64_t num_nonfinite = 0;             // values of outputs that are NaN or infinite
   RankCounter ranks, reference_ranks;     // of samples with a label
   RankCounter agreements;                 // rank 0: both models rank the same class first
+  ExpectedTop1 expected;                  // of the samples in `agreements`
   std::vector<OutputComparison> outputs;  // by output_names; none without a reference
   OutputComparison all;                   // of all outputs, or of the one that was asked for
   std::optional<LanguageSums> language;   // null: the samples are no tokens

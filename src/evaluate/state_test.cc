@@ -35,6 +35,7 @@ EvaluationState OneSample(uint64_t seed) {
   state.ranks.Add(random() % 7);
   state.reference_ranks.Add(random() % 7);
   state.agreements.Add(random() % 2);
+  state.expected.Add(Normal(5, random), Normal(5, random));
   for (int i = 0; i < 2; ++i) {
     state.outputs.emplace_back().Add(Normal(5, random), Normal(5, random));
   }

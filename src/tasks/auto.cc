@@ -44,6 +44,10 @@ std::pair<double, std::string> LossOf(const evaluate::EvaluationReport& report) 
     return {(*report.reference_top1 - *report.top1) / *report.reference_top1, "top-1"};
   }
   if (report.task && report.task->loss) return {*report.task->loss, report.task->loss_name};
+  if (report.expected_top1) {
+    const double reference = *report.reference_expected_top1;
+    return {(reference - *report.expected_top1) / reference, "expected top-1"};
+  }
   if (report.agreement) return {1 - *report.agreement, "agreement"};
   if (!report.sqnr_db) {
     Fail(ErrorCode::kInvalidArgument,

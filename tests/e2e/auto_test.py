@@ -6,7 +6,7 @@ import shlex
 import numpy as np
 import pytest
 from models import conv_model, make_model, save, save_arrays
-from onnx import helper
+from onnx import helper, numpy_helper
 
 IMAGE = "crop=20,mean=0.5,std=0.5"
 
@@ -97,6 +97,18 @@ def test_a_convolutional_network_with_photos_has_a_page(bitpress, pictures, tmp_
     page = (tmp_path / "best.html").read_text()
     assert '"trials":{"bitpress_auto":1' in page and 'id="trials-section"' in page
     assert report["trials"][0]["command"].count("--data") == 1
+    measured = report["trials"][0]["evaluation"]
+    assert report["measure"] == "expected top-1"
+    assert report["trials"][0]["loss"] == pytest.approx(1 - measured["expected_top1"] / measured["reference_expected_top1"])
+
+
+def test_classes_of_a_network_that_is_unsure_are_counted(bitpress, pictures, tmp_path):
+    network = conv_model()
+    for tensor in network.graph.initializer:
+        if tensor.name.startswith("head."):
+            tensor.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(tensor) / 1000, tensor.name))
+    model = save(network, tmp_path / "conv.onnx")
+    text, report = auto(bitpress, model, tmp_path / "best.onnx", "--data", pictures, "--image", IMAGE, "--no-report")
     # Twelve photos cannot show a loss of one percent, which is said.
     assert report["measure"] == "agreement" and "one of 12 samples is 8.3 %" in report["notes"][0] and report["notes"][0] in text
 

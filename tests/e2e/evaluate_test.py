@@ -90,6 +90,9 @@ def test_against_a_reference(photos, conv_path, tmp_path, bitpress, run_model):
     assert result["cosine"] == pytest.approx(cosine, abs=1e-5)
     assert result["l2"] == pytest.approx(np.linalg.norm(wanted - found, axis=1).mean(), rel=1e-5)
     assert result["agreement"] == pytest.approx((wanted.argmax(1) == found.argmax(1)).mean())
+    probabilities = np.exp(wanted) / np.exp(wanted).sum(1, keepdims=True)
+    for key, classes in (("expected_top1", found.argmax(1)), ("reference_expected_top1", wanted.argmax(1))):
+        assert result[key] == pytest.approx(np.take_along_axis(probabilities, classes[:, None], 1).mean())
     assert result["top1"] is None
     assert result["time_ratio"] > 0 and result["reference_time_ms"] > 0
     assert result["file_bytes"] == quantized.stat().st_size
