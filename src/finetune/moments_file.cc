@@ -276,10 +276,11 @@ void MomentsReader::Add(size_t entry, std::string_view bytes, LayerSums& sums,
 
 bool IsMomentsFile(const std::filesystem::path& path) { return HasFormat(path, kFormat); }
 
-MomentsOrigin MergeMoments(std::span<const std::filesystem::path> paths,
-                           const std::filesystem::path& output, ThreadPool& pool) {
-  if (paths.empty()) Fail(ErrorCode::kInvalidArgument, "there are no files of moments to merge");
-  MomentsWriter writer(output);
+namespace {
+
+// Writes the sums of all files, and returns what they are sums of.
+MomentsOrigin AddParts(std::span<const std::filesystem::path> paths, MomentsWriter& writer,
+                       ThreadPool& pool) {
   const MomentsReader first(paths[0]);
   MomentsOrigin origin = first.origin();
   for (const std::filesystem::path& path : paths.subspan(1)) {
@@ -324,6 +325,17 @@ MomentsOrigin MergeMoments(std::span<const std::filesystem::path> paths,
     if (i % paths.size() + 1 == paths.size()) writer.Add(first.entries()[entry], sums);
     spare = std::move(part.bytes);
   }
+  return origin;
+}
+
+}  // namespace
+
+MomentsOrigin MergeMoments(std::span<const std::filesystem::path> paths,
+                           const std::filesystem::path& output, ThreadPool& pool) {
+  if (paths.empty()) Fail(ErrorCode::kInvalidArgument, "there are no files of moments to merge");
+  MomentsWriter writer(output);
+  MomentsOrigin origin = AddParts(paths, writer, pool);
+  // The output may be one of the parts. All are closed by now: Windows replaces no open file.
   writer.Commit(origin);
   return origin;
 }

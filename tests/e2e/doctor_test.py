@@ -13,7 +13,7 @@ def test_nothing_is_missing_here(bitpress, tmp_path):
     report = json.loads((tmp_path / "doctor.json").read_text())
     assert report["runs_models"] and report["threads"] == os.cpu_count()
     assert report["onnxruntime"]["version"] in text and report["onnxruntime"]["library"] in text
-    assert report["operator_library"].endswith("libbitpress_ops.so")
+    assert report["operator_library"].endswith(("libbitpress_ops.so", "bitpress_ops.dll"))
     assert report["kernels"] in report["supported_kernels"]
     assert not [finding for finding in report["findings"] if finding["kind"] == "problem"]
     with open("/proc/cpuinfo") as file:
