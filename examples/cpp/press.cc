@@ -78,7 +78,8 @@ int Run(const char* model, const char* output, const std::vector<int64_t>& shape
   question.samples = samples;
   const bitpress::EvaluateResult closeness = bitpress::Evaluate(question);
   if (closeness.sqnr_db) std::printf("  outputs: SQNR %.1f dB\n", *closeness.sqnr_db);
-  std::printf("  for sessions: %s\n", bitpress::OperatorLibraryPath().c_str());
+  const auto library = bitpress::OperatorLibraryPath().u8string();  // paths are wide on Windows
+  std::printf("  for sessions: %s\n", reinterpret_cast<const char*>(library.c_str()));
   return 0;
 }
 
