@@ -1,6 +1,7 @@
 // bitpress check: says what ONNX Runtime on this machine does with a model.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -14,9 +15,9 @@
 #include "plan/target_profile.h"
 #include "sample_options.h"
 #include "target_text.h"
+#include "task_option.h"
 #include "tasks/check.h"
 #include "tasks/json_file.h"
-#include "word_option.h"
 
 namespace bitpress::apps {
 namespace {
@@ -30,31 +31,45 @@ struct CheckArguments {
 
 void FailOnBrokenRules(const std::vector<std::string>& broken, const CheckArguments& options) {
   if (broken.empty()) return;
-  const std::string_view name = plan::ProfileOf(options.target).name;
+  const std::string name = plan::ProfileOf(options.target).name;
   for (const std::string& rule : broken) fmt::print(stderr, "bitpress: {}: {}\n", name, rule);
   Fail(ErrorCode::kUnsupported, "'{}' breaks {} rules of target {}", options.model, broken.size(),
        name);
+}
+
+std::string DescribeAdvice(const std::vector<std::string>& advice) {
+  constexpr size_t kMost = 20;
+  std::string text;
+  for (size_t i = 0; i < std::min(kMost, advice.size()); ++i) {
+    text += fmt::format("  legal and slow: {}\n", advice[i]);
+  }
+  if (advice.size() > kMost) {
+    text += fmt::format("  legal and slow: and {} more (--json has all)\n", advice.size() - kMost);
+  }
+  return text;
 }
 
 void RunCheck(CheckArguments& options) {
   tasks::JsonFile file(options.json.file());
   const deploy::TargetReport report =
       tasks::CheckTarget({.model = PathOf(options.model), .samples = options.samples.Spec()});
-  const std::vector<std::string> broken = tasks::BrokenRules(PathOf(options.model), options.target);
+  const plan::BrokenRules broken = tasks::RulesBrokenIn(PathOf(options.model), options.target);
   const auto json = [&] {
     nlohmann::ordered_json all = deploy::ToJson(report);
-    all["broken_rules"] = broken;
+    all["broken_rules"] = broken.refused;
+    all["advice"] = broken.advice;
     return all;
   };
   file.Write(json());
   constexpr size_t kAll = 1'000'000;
-  options.json.Print(fmt::format("{}:\n{}", options.model, DescribeTarget(report, kAll, kAll)),
+  options.json.Print(fmt::format("{}:\n{}{}", options.model, DescribeTarget(report, kAll, kAll),
+                                 DescribeAdvice(broken.advice)),
                      json);
   if (!report.is_run) {
     Fail(ErrorCode::kRuntime, "'{}' {}", options.model,
          report.is_loaded ? "does not run" : "does not load");
   }
-  FailOnBrokenRules(broken, options);
+  FailOnBrokenRules(broken.refused, options);
 }
 
 }  // namespace
@@ -66,8 +81,8 @@ void AddCheckCommand(CLI::App& program) {
   command->add_option("model", options->model, "the ONNX model")->required()->type_name("MODEL");
   AddDataOptions(*command, options->samples)
       ->description("run the first sample of this folder (default: a made-up sample)");
-  AddWordOption<Target>(*command, "--target", options->target, plan::TargetWords(),
-                        "also check every tensor and node by the rules of a target");
+  AddTargetOption(*command, "--target", options->target,
+                  "also check every tensor and node by the rules of a target");
   options->json.Add(*command);
   command->footer(
       "Where it can, ONNX Runtime replaces DequantizeLinear -> operator -> QuantizeLinear by one\n"

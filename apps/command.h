@@ -24,6 +24,7 @@ void AddOptimizeCommand(CLI::App& program);
 void AddUnpackCommand(CLI::App& program);
 void AddEvaluateCommand(CLI::App& program);
 void AddCheckCommand(CLI::App& program);
+void AddTargetsCommand(CLI::App& program);
 void AddSensitivityCommand(CLI::App& program);
 void AddSearchCommand(CLI::App& program);
 void AddAutoCommand(CLI::App& program);

@@ -128,6 +128,7 @@ int Parse(int argc, char** argv) {
   AddOptimizeCommand(program);
   AddEvaluateCommand(program);
   AddCheckCommand(program);
+  AddTargetsCommand(program);
   AddSensitivityCommand(program);
   AddSearchCommand(program);
   AddAutoCommand(program);

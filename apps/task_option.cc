@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "plan/target_profile.h"
 #include "tasks/passes.h"
 
 namespace bitpress::apps {
@@ -48,6 +49,23 @@ void AddTaskOption(CLI::App& command, const tasks::OptionRow& row, bool& value) 
 void AddTaskOption(CLI::App& command, const tasks::OptionRow& row, Preparation& value) {
   command.add_flag_callback(
       Spelt(row.key), [&value] { value = Preparation::kAsIs; }, std::string(row.meaning));
+}
+
+void AddTaskOption(CLI::App& command, const tasks::OptionRow& row, Target& value) {
+  AddTargetOption(command, Spelt(row.key), value, WithDefault(row.meaning, value.text()));
+}
+
+void AddTargetOption(CLI::App& command, const std::string& name, Target& value,
+                     const std::string& help) {
+  const auto read = [name, &value](const std::string& word) {
+    try {
+      plan::ProfileOf(word);  // throws if it is none
+      value = word;
+    } catch (const Error& error) {
+      throw CLI::ValidationError(name, error.what());
+    }
+  };
+  command.add_option_function<std::string>(name, read, help)->type_name("NAME|FILE");
 }
 
 void AddTaskOption(CLI::App& command, const tasks::OptionRow& row, PassNames& value) {

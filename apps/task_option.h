@@ -26,6 +26,7 @@ void AddTaskOption(CLI::App& command, const tasks::OptionRow& row, size_t& value
 void AddTaskOption(CLI::App& command, const tasks::OptionRow& row, bool& value);
 void AddTaskOption(CLI::App& command, const tasks::OptionRow& row, Preparation& value);
 void AddTaskOption(CLI::App& command, const tasks::OptionRow& row, PassNames& value);
+void AddTaskOption(CLI::App& command, const tasks::OptionRow& row, Target& value);
 // One of the words of an enumeration.
 template <typename T>
 requires std::is_enum_v<T>
@@ -34,6 +35,10 @@ void AddTaskOption(CLI::App& command, const tasks::OptionRow& row, T& value) {
   AddWordOption<T>(command, Spelt(row.key), value, words,
                    WithDefault(row.meaning, WordOf(words, value)));
 }
+
+// Adds an option for a target, whose name or file is read where it is given.
+void AddTargetOption(CLI::App& command, const std::string& name, Target& value,
+                     const std::string& help);
 
 template <typename T>
 void AddTaskOption(CLI::App& command, std::string_view key, T& value) {

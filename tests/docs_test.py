@@ -239,6 +239,12 @@ def test_the_page_of_the_command_line_is_current(program):
     assert result.returncode == 0, result.stderr
 
 
+def test_the_page_of_targets_is_current(program):
+    command = [sys.executable, "-B", str(ROOT / "tools" / "make_targets_page.py"), "--check", "--program", str(program)]
+    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stderr
+
+
 def test_lines_of_a_help_stay_one_paragraph(monkeypatch):
     monkeypatch.syspath_prepend(str(ROOT / "tools"))
     from make_cli_reference import section  # pylint: disable=import-outside-toplevel,import-error

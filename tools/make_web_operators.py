@@ -4,7 +4,7 @@
     .deps/venv/bin/python tools/make_web_operators.py
 
 The source is the list of kernels in the installed `onnxruntime`, and ONNX's own list of operators that are functions of others,
-which ONNX Runtime replaces by these. src/deploy/web_operators.inc is written; it says the versions.
+which ONNX Runtime replaces by these. src/ops/web_operators.inc is written; it says the versions.
 """
 
 import datetime
@@ -14,7 +14,7 @@ import onnx
 import onnxruntime
 from onnxruntime.capi import onnxruntime_pybind11_state as state
 
-OUTPUT = Path(__file__).resolve().parents[1] / "src" / "deploy" / "web_operators.inc"
+OUTPUT = Path(__file__).resolve().parents[1] / "src" / "ops" / "web_operators.inc"
 # The layout that ONNX Runtime's optimizer writes for one machine, and no model holds.
 NO_MODELS = ("com.microsoft.nchwc",)
 

@@ -38,6 +38,7 @@ NAVIGATION = {
         "Integers on every processor": "integer_kernels",
         "The report": "report",
         "Target check": "target_check",
+        "Targets": "targets",
         "Python": "python",
         "Many workers": "scale_out",
     },

@@ -8,6 +8,7 @@
 #include <functional>
 #include <set>
 #include <string>
+#include <string_view>
 
 namespace bitpress {
 
@@ -22,17 +23,30 @@ enum class Storage {
   kQdq,
 };
 
-// The purpose of a quantized model. Most of them say which operators it may use.
-enum class Target {
-  kAutomatic,    // kBitpress for block formats, kPortable for integers
-  kPortable,     // ONNX operators and ours; ours have functions of ONNX operators
-  kOnnxRuntime,  // also MatMulNBits and GatherBlockQuantized
-  // Also products from the codes of weights, which have functions, too; and the former for
-  // integers.
-  kBitpress,
-  kTensorRt,  // NVIDIA TensorRT: symmetric integers and FP8 between Q and DQ
-  kCuda,      // ONNX Runtime's CUDA provider: all that it computes itself
-  kOpenVino,  // OpenVINO: integers behind DequantizeLinear, no functions
+// The purpose of a quantized model: which operators it may use, and the rules of the runtime that
+// it is for. It is a name that `bitpress targets` lists, or the path of a JSON file of that form.
+class Target {
+ public:
+  static constexpr std::string_view kAutomatic = "auto";  // kBitpress for block formats, kPortable
+                                                          // for integers
+  static constexpr std::string_view kPortable = "portable";        // ONNX operators and ours
+  static constexpr std::string_view kOnnxRuntime = "onnxruntime";  // also MatMulNBits
+  static constexpr std::string_view kBitpress = "bitpress";        // also products from codes
+  static constexpr std::string_view kTensorRt = "tensorrt";
+  static constexpr std::string_view kCuda = "cuda";
+  static constexpr std::string_view kOpenVino = "openvino";
+
+  Target() = default;
+  // Names convert, so that a function that takes a target takes its name.
+  Target(std::string_view text) : text_(text) {}
+  Target(const std::string& text) : text_(text) {}
+  Target(const char* text) : text_(text) {}
+
+  const std::string& text() const { return text_; }
+  friend bool operator==(const Target& a, const Target& b) { return a.text_ == b.text_; }
+
+ private:
+  std::string text_ = std::string(kAutomatic);
 };
 
 // The accuracy of MatMulNBits (its attribute `accuracy_level`).

@@ -148,7 +148,7 @@ struct AutoArguments {
     options.tolerable_loss = tolerable_loss;
     if (max_trials > 0) options.max_trials = max_trials;
     options.page = page.value_or(Path());
-    options.target = ParseWord<Target>(plan::TargetWords(), target, "target");
+    options.target = target;
     options.is_checked = check;
     options.preparation = as_is ? rewrite::Preparation::kAsIs : rewrite::Preparation::kOptimize;
     options.batch_size = batch_size;

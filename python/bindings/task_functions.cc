@@ -66,6 +66,7 @@ PythonType TypeOf(const Path& /*value*/) { return {"Optional[PathLike]", "None"}
 PythonType TypeOf(const PassNames& /*value*/) { return {"Sequence[str]", "()"}; }
 PythonType TypeOf(size_t value) { return {"int", std::to_string(value)}; }
 PythonType TypeOf(bool value) { return {"bool", value ? "True" : "False"}; }
+PythonType TypeOf(const Target& value) { return {"str", fmt::format("\"{}\"", value.text())}; }
 PythonType TypeOf(Preparation value) { return TypeOf(value == Preparation::kAsIs); }
 template <typename T>
 requires std::is_enum_v<T> PythonType TypeOf(T value) {
@@ -87,6 +88,10 @@ void ReadOption(std::string_view key, nb::handle value, size_t& field) {
 }
 void ReadOption(std::string_view /*key*/, nb::handle value, bool& field) {
   field = nb::cast<bool>(value);
+}
+void ReadOption(std::string_view /*key*/, nb::handle value, Target& field) {
+  field = nb::cast<Path>(value).string();
+  plan::ProfileOf(field);  // throws if it is none
 }
 void ReadOption(std::string_view /*key*/, nb::handle value, Preparation& field) {
   field = PreparationFor(nb::cast<bool>(value));

@@ -147,6 +147,16 @@ void FollowOthers(QuantPlan& plan) {
   }
 }
 
+// Returns whether all its readers add it to their products.
+bool IsBias(const Decision& decision) {
+  constexpr std::string_view kProducts[] = {"Conv", "ConvTranspose", "Gemm"};
+  return !decision.uses.empty() &&
+         std::ranges::all_of(decision.uses, [&](const plan::TensorUse& use) {
+           return use.input == 2 &&
+                  std::ranges::find(kProducts, use.op_type) != std::end(kProducts);
+         });
+}
+
 }  // namespace
 
 QuantPlan AsPlan(const Decisions& decisions) {
@@ -155,7 +165,9 @@ QuantPlan AsPlan(const Decisions& decisions) {
     TensorPlan row;
     row.value = decision.value;
     row.role = decision.is_constant ? plan::Role::kWeight : plan::Role::kActivation;
-    if (decision.is_constant && decision.format == "int32") row.role = plan::Role::kBias;
+    if (decision.is_constant && (decision.format == "int32" || IsBias(decision))) {
+      row.role = plan::Role::kBias;
+    }
     row.uses = decision.uses;
     row.format = decision.format;
     row.axis = decision.axis;
@@ -164,6 +176,12 @@ QuantPlan AsPlan(const Decisions& decisions) {
       row.integer->granularity = decision.granularity;
       row.integer->block_size = decision.block_size;
       row.integer->is_symmetric = decision.is_symmetric;
+      if (decision.granularity == Granularity::kPerTensor && !decision.params.empty()) {
+        row.integer->params = decision.params.front();
+      }
+      if (decision.granularity == Granularity::kPerAxis) {
+        row.integer->channel_params = decision.params;
+      }
       if (decision.is_dynamic) row.integer->range = plan::ParseRangeMethod("dynamic");
     }
     plan.tensors.push_back(std::move(row));

@@ -21,7 +21,7 @@ using graph::Node;
 using plan::Granularity;
 
 constexpr std::string_view kQuantizers[] = {"QuantizeLinear", "ExtendedQuantizeLinear",
-                                            "VitisQuantizeLinear"};
+                                            "VitisQuantizeLinear", "DynamicQuantizeLinear"};
 constexpr std::string_view kDequantizers[] = {"DequantizeLinear", "ExtendedDequantizeLinear",
                                               "VitisDequantizeLinear"};
 constexpr std::string_view kOurQuantizer = "QuantizeDequantize_";

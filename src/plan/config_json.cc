@@ -28,6 +28,8 @@ std::string SettingText(ObjectReader& reader, const json& object, const std::str
   return reader.Text(key.c_str());
 }
 
+}  // namespace
+
 Rule RuleFromJson(const json& object) {
   ObjectReader reader(object, "the rule");
   Rule rule;
@@ -47,8 +49,6 @@ Rule RuleFromJson(const json& object) {
   CheckRule(rule);
   return rule;
 }
-
-}  // namespace
 
 std::string ToJson(const QuantConfig& config) {
   ordered_json object = {{"name", config.name}};

@@ -12,4 +12,7 @@ namespace bitpress::plan {
 // Reads a configuration as ConfigFromJson does. `where` is put in front of messages.
 QuantConfig ReadConfig(const nlohmann::json& object, const std::string& where);
 
+// Reads a rule: an object with selectors and settings. Throws Error(kInvalidArgument).
+Rule RuleFromJson(const nlohmann::json& object);
+
 }  // namespace bitpress::plan

@@ -2,269 +2,370 @@
 
 #include <algorithm>
 #include <array>
-#include <initializer_list>
+#include <filesystem>
 #include <span>
-#include <utility>
 
+#include "base/atomic_file.h"
 #include "base/error.h"
+#include "base/paths.h"
 #include "base/text.h"
-#include "ops/quantizer_nodes.h"
+#include "base/version.h"
+#include "base/words.h"
+#include "plan/config_json.h"
+#include "plan/strict_json.h"
+#include "plan/target_texts.h"
 
 namespace bitpress::plan {
 namespace {
 
-// TensorRT fuses Q and DQ with symmetric scales. It has no sums of 8-bit products that saturate,
-// and adds float biases.
-constexpr TargetSetting kTensorRtSettings[] = {{"activations", "uint8", "int8"},
-                                               {"activation_symmetric", "", "true"},
-                                               {"weight_symmetric", "", "true"},
-                                               {"biases", "default", "none"},
-                                               {"integer_kernels", "", "vnni"}};
-constexpr std::string_view kTensorRtSource = "TensorRT, working with quantized types";
+using nlohmann::json;
 
-constexpr TargetRule kTensorRtRules[] = {
-    {[](const TensorPlan& row, const graph::Model& /*model*/) -> std::string {
-       const bool is_weight = row.role == Role::kWeight;
-       if (row.format == "int8" || row.format == "fp8_e4m3") return "";
-       if (is_weight && row.format == "int4") return "";
-       return fmt::format("format {}; it takes int8 and fp8_e4m3{}", row.format,
-                          is_weight ? ", and int4 in blocks" : "");
-     },
-     kTensorRtSource},
-    {[](const TensorPlan& row, const graph::Model& /*model*/) -> std::string {
-       return row.integer && !row.integer->is_symmetric ? "codes with a zero point" : "";
-     },
-     kTensorRtSource},
-    {[](const TensorPlan& row, const graph::Model& /*model*/) -> std::string {
-       return row.role == Role::kBias ? "a quantized bias; biases stay float" : "";
-     },
-     kTensorRtSource},
-    {[](const TensorPlan& row, const graph::Model& /*model*/) -> std::string {
-       return row.is_dynamic() ? "a scale that is computed at run time" : "";
-     },
-     kTensorRtSource},
-};
+constexpr int64_t kVersion = 1;
+constexpr const char* kVersionKey = "bitpress_target";
 
-constexpr TargetRule kCudaRules[] = {
-    {[](const TensorPlan& row, const graph::Model& /*model*/) -> std::string {
-       return row.is_dynamic() ? "a scale that is computed at run time: its integers would be "
-                                 "multiplied on the CPU, between two copies"
-                               : "";
-     },
-     "ONNX Runtime's CUDA provider: MatMulInteger of int8 by int8 only"},
-};
+constexpr std::array<std::pair<std::string_view, CodeReaders>, 4> kReaderWords{
+    {{"none", CodeReaders::kNone},
+     {"integers", CodeReaders::kIntegers},
+     {"quick", CodeReaders::kQuick},
+     {"all", CodeReaders::kAll}}};
+constexpr std::array<std::pair<std::string_view, Storage>, 3> kStorageWords{
+    {{"packed", Storage::kPacked}, {"simulated", Storage::kSimulated}, {"qdq", Storage::kQdq}}};
 
-bool IsReadBy(const TensorPlan& row, std::initializer_list<std::string_view> op_types) {
-  return std::ranges::any_of(row.uses, [&](const TensorUse& use) {
-    return std::ranges::find(op_types, use.op_type) != op_types.end();
+constexpr std::pair<const char*, Subject> kRuleLists[] = {{"tensor_rules", Subject::kTensor},
+                                                          {"node_rules", Subject::kNode},
+                                                          {"model_rules", Subject::kModel}};
+
+Condition ReadCondition(ObjectReader& reader, const ConditionRow& row) {
+  const std::string key(row.key);
+  Condition condition{.key = key};
+  switch (row.kind) {
+    case ArgumentKind::kTruth:
+      condition.truth = reader.Bool(key.c_str());
+      break;
+    case ArgumentKind::kWords:
+      condition.words = reader.Strings(key.c_str());
+      break;
+    default:
+      condition.numbers = reader.Numbers(key.c_str());
+  }
+  const bool is_range = row.kind == ArgumentKind::kRange;
+  const bool is_one = row.kind == ArgumentKind::kLeast || row.kind == ArgumentKind::kMultiple;
+  const size_t wanted = is_range ? 2 : 1;
+  if ((is_range || is_one) && condition.numbers.size() != wanted) {
+    Fail(ErrorCode::kInvalidArgument, "'{}' must be {}, found {} numbers", key,
+         is_range ? "two numbers, the least and the largest" : "one number",
+         condition.numbers.size());
+  }
+  if (row.kind == ArgumentKind::kMultiple && condition.numbers[0] < 1) {
+    Fail(ErrorCode::kInvalidArgument, "'{}' must be 1 or more", key);
+  }
+  return condition;
+}
+
+std::vector<Condition> ReadConditions(Subject subject, const json& object,
+                                      const std::string& where) {
+  ObjectReader reader(object, where);
+  std::vector<Condition> conditions;
+  for (const ConditionRow& row : ConditionRows()) {
+    if (!row.IsAbout(subject) || !reader.Has(std::string(row.key).c_str())) continue;
+    conditions.push_back(WithContext(where, [&] { return ReadCondition(reader, row); }));
+  }
+  reader.Finish();
+  return conditions;
+}
+
+TargetRule ReadRule(Subject subject, const json& object, const std::string& where) {
+  ObjectReader reader(object, where);
+  TargetRule rule;
+  rule.subject = subject;
+  if (reader.Has("if")) {
+    rule.when = ReadConditions(subject, reader.Object("if"), where + ", 'if'");
+  }
+  if (reader.Has("wants")) {
+    rule.wants = ReadConditions(subject, reader.Object("wants"), where + ", 'wants'");
+  }
+  if (rule.when.empty() && rule.wants.empty()) {
+    Fail(ErrorCode::kInvalidArgument, "{}: it has neither 'if' nor 'wants' with a condition",
+         where);
+  }
+  rule.says = reader.String("says");
+  if (reader.Has("mend")) rule.mend = reader.String("mend");
+  rule.source = reader.String("source");
+  rule.is_advice = reader.Has("advice") && reader.Bool("advice");
+  reader.Finish();
+  return rule;
+}
+
+TargetSetting ReadSetting(const json& object, const std::string& where) {
+  ObjectReader reader(object, where);
+  TargetSetting setting;
+  setting.key = reader.String("key");
+  setting.to = reader.String("to");
+  if (reader.Has("from")) setting.from = reader.String("from");
+  reader.Finish();
+  WithContext(where, [&] {
+    QuantConfig config;
+    ApplySetting(config, setting.key, setting.to);
   });
+  return setting;
 }
 
-// Returns the length of the axis along which the blocks of a constant run; 0 if it is not known.
-int64_t AxisLength(const TensorPlan& row, const graph::Model& model) {
-  if (!row.axis || !model.IsInitializer(row.value)) return 0;
-  const std::span<const int64_t> dims = model.Initializer(row.value).dims;
-  const int64_t rank = static_cast<int64_t>(dims.size());
-  const int64_t axis = *row.axis < 0 ? *row.axis + rank : *row.axis;
-  return axis >= 0 && axis < rank ? dims[static_cast<size_t>(axis)] : 0;
+TargetConfigRule ReadConfigRule(const json& object, const std::string& where) {
+  ObjectReader reader(object, where);
+  TargetConfigRule found;
+  if (reader.Has("from")) {
+    const std::string text = reader.String("from");
+    const size_t equals = text.find('=');
+    found.key = text.substr(0, equals);
+    found.from = equals == std::string::npos ? "" : text.substr(equals + 1);
+    WithContext(where + ", 'from'", [&] {
+      QuantConfig config;
+      ApplySetting(config, text);
+    });
+  }
+  const json& rule = reader.Object("rule");
+  reader.Finish();
+  found.rule = WithContext(where, [&] { return RuleFromJson(rule); });
+  found.rule.is_optional = true;  // a target is for many models
+  return found;
 }
 
-constexpr std::string_view kOpenVinoSource = "OpenVINO 2026.4, its ONNX frontend";
-
-constexpr TargetRule kOpenVinoRules[] = {
-    {[](const TensorPlan& row, const graph::Model& /*model*/) -> std::string {
-       for (const std::string_view format : {"int4", "uint4", "int8", "uint8", "int16", "uint16"}) {
-         if (row.format == format) return "";
-       }
-       if (row.has_scale_of_products()) return "";
-       return fmt::format(
-           "format {}; it takes integers of 4, 8 and 16 bits, and expands no "
-           "functions of a model",
-           row.format);
-     },
-     kOpenVinoSource},
-    {[](const TensorPlan& row, const graph::Model& /*model*/) -> std::string {
-       const bool is_block = row.integer && row.integer->granularity == Granularity::kPerBlock;
-       if (!is_block || !IsReadBy(row, {"Conv", "ConvTranspose"})) return "";
-       return "scales for blocks; weights of convolutions have one for each channel (--rule "
-              "'op_types=Conv;ConvTranspose: weights=int8, weight_granularity=per_axis')";
-     },
-     kOpenVinoSource},
-    {[](const TensorPlan& row, const graph::Model& model) -> std::string {
-       const bool is_block = row.integer && row.integer->granularity == Granularity::kPerBlock;
-       const int64_t length = is_block ? AxisLength(row, model) : 0;
-       if (length == 0 || length % row.integer->block_size == 0) return "";
-       return fmt::format(
-           "blocks of {} along {} elements; they have to divide them "
-           "(weight_block_size)",
-           row.integer->block_size, length);
-     },
-     kOpenVinoSource},
-};
-
-// Standard operators and those of ONNX Runtime have no function in the model.
-bool IsFunction(const graph::Node& node, const graph::Model& model) {
-  return model.HasFunction(node.domain(), node.op_type());
+// Calls read(item, where) for each item of a list, if the object has it.
+template <typename Read>
+void ReadList(ObjectReader& reader, const char* key, const std::string& where, Read&& read) {
+  if (!reader.Has(key)) return;
+  size_t number = 0;
+  for (const json& item : reader.Array(key)) {
+    read(item, fmt::format("{}, {}[{}]", where, key, number++));
+  }
 }
 
-constexpr TargetNodeRule kTensorRtNodeRules[] = {
-    {[](const graph::Node& node, const graph::Model& model) -> std::string {
-       if (node.domain().empty() || IsFunction(node, model)) return "";
-       return fmt::format("an operator of domain {}; it has the standard ones", node.domain());
-     },
-     kTensorRtSource},
+template <typename T>
+void ReadWord(ObjectReader& reader, const char* key, const std::string& where, Words<T> words,
+              auto& value) {
+  if (!reader.Has(key)) return;
+  value = WithContext(where, [&] { return ParseWord(words, reader.String(key), key); });
+}
+
+TargetProfile BuiltInProfile(const std::string& name);
+
+TargetProfile ReadProfile(const json& document, const std::string& where) {
+  ObjectReader reader(document, where);
+  CheckFormatVersion(where, reader.Int(kVersionKey), kVersion);
+  TargetProfile profile;
+  if (reader.Has("like")) {
+    profile = WithContext(where, [&] { return BuiltInProfile(reader.String("like")); });
+  }
+  profile.name = reader.String("name");
+  if (reader.Has("meaning")) profile.meaning = reader.String("meaning");
+  if (reader.Has("runtime")) profile.runtime = reader.String("runtime");
+  ReadWord<CodeReaders>(reader, "products", where, kReaderWords, profile.products);
+  ReadWord<CodeReaders>(reader, "contributed", where, kReaderWords, profile.contributed);
+  ReadWord<Storage>(reader, "storage", where, kStorageWords, profile.storage);
+  ReadList(reader, "settings", where, [&](const json& item, const std::string& at) {
+    profile.settings.push_back(ReadSetting(item, at));
+  });
+  ReadList(reader, "config_rules", where, [&](const json& item, const std::string& at) {
+    profile.config_rules.push_back(ReadConfigRule(item, at));
+  });
+  for (const auto& [key, subject] : kRuleLists) {
+    ReadList(reader, key, where, [&, about = subject](const json& item, const std::string& at) {
+      profile.rules.push_back(ReadRule(about, item, at));
+    });
+  }
+  reader.Finish();
+  return profile;
+}
+
+// Returns the names of the built-in targets.
+std::vector<std::string> BuiltInNames() {
+  std::vector<std::string> names;
+  for (const auto& [name, text] : BuiltInTargets()) names.push_back(name);
+  return names;
+}
+
+TargetProfile BuiltInProfile(const std::string& name) {
+  for (const auto& [built_in, text] : BuiltInTargets()) {
+    if (built_in == name) return ReadProfile(ParseJson(text), name);
+  }
+  Fail(ErrorCode::kInvalidArgument, "'{}' is not one of {}{}; a file of a target ends in .json",
+       name, Join(BuiltInNames(), "|"), DidYouMean(name, BuiltInNames()));
+}
+
+// Returns whether a row, node or model meets all conditions; nothing if one of them is not known
+// and no other is missed. Appends what those find that are missed (or met, if that is asked for) to
+// `texts`.
+template <typename Find>
+std::optional<bool> MeetsAll(const TargetRule& rule, const std::vector<Condition>& conditions,
+                             bool all, bool says_met, const Find& find,
+                             std::vector<std::string>& texts) {
+  std::optional<bool> met = true;
+  for (const Condition& condition : conditions) {
+    const ConditionRow& row = ConditionRowOf(rule.subject, condition.key);
+    const Found found = find(row);
+    const std::optional<bool> meets = Meets(found, condition, row.kind, all && !row.is_any);
+    if (!meets && met.value_or(false)) met = std::nullopt;
+    if (meets == false) met = false;
+    if (meets == says_met && !found.text.empty()) texts.push_back(found.text);
+  }
+  return met;
+}
+
+// Returns what breaks the rule, in words; "" if nothing does.
+template <typename Find>
+std::string WhyBroken(const TargetRule& rule, const Find& find) {
+  std::vector<std::string> met, missed;
+  if (MeetsAll(rule, rule.when, /*all=*/false, /*says_met=*/true, find, met) != true) return "";
+  if (rule.wants.empty()) return met.back();
+  if (MeetsAll(rule, rule.wants, /*all=*/true, /*says_met=*/false, find, missed) != false) {
+    return "";
+  }
+  return missed.empty() ? "what it does not take" : missed.front();
+}
+
+std::string SubjectText(const TensorPlan& row) {
+  const std::string node =
+      row.uses.empty() ? "" : fmt::format(" of {} '{}'", row.uses[0].op_type, row.uses[0].node);
+  return fmt::format("{} '{}'{} has ", RoleName(row.role), row.value, node);
+}
+
+class RuleCheck {
+ public:
+  RuleCheck(const TargetProfile& profile, const QuantPlan& plan, const graph::Model& model)
+      : profile_(profile), plan_(plan), planned_(plan, model) {}
+
+  BrokenRules Run() {
+    for (const TensorPlan& row : plan_.tensors) {
+      if (row.is_quantized()) {
+        CheckAll(Subject::kTensor, SubjectText(row),
+                 [&](const ConditionRow& condition) { return condition.of_tensor(row, planned_); });
+      }
+    }
+    for (const graph::Node& node : planned_.model().AllNodes()) {
+      CheckAll(Subject::kNode, node.Describe() + ": ",
+               [&](const ConditionRow& condition) { return condition.of_node(node, planned_); });
+    }
+    CheckAll(Subject::kModel, "the model: ", [&](const ConditionRow& condition) {
+      return condition.of_model(planned_);
+    });
+    return std::move(broken_);
+  }
+
+ private:
+  template <typename Find>
+  void CheckAll(Subject subject, const std::string& what, const Find& find) {
+    for (const TargetRule& rule : profile_.rules) {
+      if (rule.subject != subject) continue;
+      const std::string why = WhyBroken(rule, find);
+      if (why.empty()) continue;
+      std::vector<std::string>& list = rule.is_advice ? broken_.advice : broken_.refused;
+      list.push_back(fmt::format("{}{}; it {}{}{} ({})", what, why, rule.says,
+                                 rule.mend.empty() ? "" : ": ", rule.mend, rule.source));
+    }
+  }
+
+  const TargetProfile& profile_;
+  const QuantPlan& plan_;
+  const PlannedModel planned_;
+  BrokenRules broken_;
 };
 
-constexpr TargetNodeRule kCudaNodeRules[] = {
-    {[](const graph::Node& node, const graph::Model& model) -> std::string {
-       if (node.op_type() != "MatMulInteger" && node.op_type() != "ConvInteger") return "";
-       if (node.op_type() == "MatMulInteger" &&
-           model.InfoOf(node.input(0)).type == DataType::kInt8) {
-         return "";
-       }
-       return "computed on the CPU, between two copies";
-     },
-     "ONNX Runtime's CUDA provider: MatMulInteger of int8 by int8 only"},
-    {[](const graph::Node& node, const graph::Model& /*model*/) -> std::string {
-       const bool is_on_codes =
-           node.op_type().starts_with("QLinear") ||
-           (node.domain() == "bitpress" && ops::ReadsCodes(node) && !ops::IsUnpack(node));
-       return is_on_codes ? "computed on the CPU, between two copies (products of our library: "
-                            "where that is registered)"
-                          : "";
-     },
-     "ONNX Runtime's CUDA provider: no operators on codes but MatMulNBits and "
-     "GatherBlockQuantized"},
-};
-
-constexpr TargetNodeRule kOpenVinoNodeRules[] = {
-    {[](const graph::Node& node, const graph::Model& model) -> std::string {
-       return IsFunction(node, model) ? "a function of the model, and it expands none" : "";
-     },
-     kOpenVinoSource},
-    {[](const graph::Node& node, const graph::Model& /*model*/) -> std::string {
-       return node.op_type() == "QLinearMatMul" || node.op_type() == "MatMulIntegerToFloat"
-                  ? "an operator on codes that it does not read"
-                  : "";
-     },
-     kOpenVinoSource},
-};
-
-constexpr TargetProfile kProfiles[] = {
-    {.target = Target::kAutomatic,
-     .name = "auto",
-     .meaning = "bitpress for block formats, but for convolutions that are faster as floats and "
-                "FLOAT16 products; portable for integers and with operators=quark",
-     .products = CodeReaders::kQuick},
-    {.target = Target::kPortable,
-     .name = "portable",
-     .meaning = "standard operators, which decode the weights when the model is loaded"},
-    {.target = Target::kOnnxRuntime,
-     .name = "onnxruntime",
-     .meaning = "MatMulNBits and GatherBlockQuantized, which compute from the codes of integers, "
-                "MXINT8, MX6, MX4, MXFP4 and MXFP6E2M3",
-     .contributed = CodeReaders::kAll},
-    {.target = Target::kBitpress,
-     .name = "bitpress",
-     .meaning = "matrix products and convolutions of our library, which compute from the codes of "
-                "all block formats and are functions of standard operators without it, and "
-                "MatMulNBits and GatherBlockQuantized for integers",
-     .products = CodeReaders::kAll,
-     .contributed = CodeReaders::kIntegers},
-    {.target = Target::kTensorRt,
-     .name = "tensorrt",
-     .meaning = "standard operators as NVIDIA TensorRT fuses them: symmetric int8 and fp8_e4m3 "
-                "between QuantizeLinear and DequantizeLinear, int4 weights in blocks, float biases",
-     .storage = Storage::kQdq,
-     .runtime = "TensorRT",
-     .settings = kTensorRtSettings,
-     .rules = kTensorRtRules,
-     .node_rules = kTensorRtNodeRules},
-    {.target = Target::kCuda,
-     .name = "cuda",
-     .meaning = "what ONNX Runtime's CUDA provider computes on the GPU: MatMulNBits and "
-                "GatherBlockQuantized as for onnxruntime, our quantizers, and floats",
-     .contributed = CodeReaders::kAll,
-     .runtime = "a session on CUDA",
-     .rules = kCudaRules,
-     .node_rules = kCudaNodeRules},
-    {.target = Target::kOpenVino,
-     .name = "openvino",
-     .meaning = "DequantizeLinear for integers, also in blocks, which OpenVINO computes with, and "
-                "nothing that needs a function",
-     .storage = Storage::kQdq,
-     .runtime = "OpenVINO",
-     .rules = kOpenVinoRules,
-     .node_rules = kOpenVinoNodeRules},
-};
+// Returns the only number that a condition of a rule wants; nothing if there is no such condition.
+std::optional<double> OnlyNumber(const TargetRule& rule, std::string_view key) {
+  for (const Condition& condition : rule.wants) {
+    if (condition.key == key && condition.numbers.size() == 1) return condition.numbers[0];
+  }
+  return std::nullopt;
+}
 
 }  // namespace
 
-const TargetProfile& ProfileOf(Target target) {
-  return *std::ranges::find(kProfiles, target, &TargetProfile::target);
+const std::vector<std::pair<std::string, std::string_view>>& BuiltInTargets() {
+  static const std::vector<std::pair<std::string, std::string_view>> kTargets{
+      {"auto", kAutoTarget},
+      {"portable", kPortableTarget},
+      {"onnxruntime", kOnnxRuntimeTarget},
+      {"bitpress", kBitpressTarget},
+      {"genai", kGenAiTarget},
+      {"web", kWebTarget},
+      {"tensorrt", kTensorRtTarget},
+      {"cuda", kCudaTarget},
+      {"openvino", kOpenVinoTarget},
+      {"qnn", kQnnTarget},
+      {"ryzenai", kRyzenAiTarget},
+      {"directml", kDirectMlTarget}};
+  return kTargets;
 }
 
-Words<Target> TargetWords() {
-  static constexpr auto kWords = [] {
-    std::array<std::pair<std::string_view, Target>, std::size(kProfiles)> words;
-    for (size_t i = 0; i < words.size(); ++i) words[i] = {kProfiles[i].name, kProfiles[i].target};
-    return words;
-  }();
-  return kWords;
+TargetProfile ProfileOf(const Target& target) {
+  if (!target.text().ends_with(".json")) return BuiltInProfile(target.text());
+  return TargetFromJson(ReadFile(PathOf(target.text())), fmt::format("'{}'", target.text()));
 }
 
-std::string_view TargetHelp() {
-  static const std::string kHelp = [] {
-    std::string help = "the operators of weights in blocks, and the rules of a runtime";
-    for (size_t i = 0; i < std::size(kProfiles); ++i) {
-      help += fmt::format("{} {}: {}", i == 0 ? "." : ";", kProfiles[i].name, kProfiles[i].meaning);
-    }
-    return help;
-  }();
-  return kHelp;
+TargetProfile TargetFromJson(std::string_view text, const std::string& where) {
+  const json document = WithContext(where, [&] { return ParseJson(text); });
+  return ReadProfile(document, where);
 }
 
-std::vector<std::string> AdaptTo(Target target, QuantConfig& config) {
+std::vector<std::string> AdaptTo(const TargetProfile& profile, QuantConfig& config) {
   std::vector<std::string> changed;
-  for (const TargetSetting& setting : ProfileOf(target).settings) {
+  for (const TargetSetting& setting : profile.settings) {
     const std::string value = FindSetting(setting.key).get(config);
     if (value == setting.to || (!setting.from.empty() && value != setting.from)) continue;
     ApplySetting(config, setting.key, setting.to);
     changed.push_back(fmt::format("{}={}", setting.key, setting.to));
   }
+  std::vector<Rule> rules;
+  for (const TargetConfigRule& wanted : profile.config_rules) {
+    if (!wanted.key.empty() && FindSetting(wanted.key).get(config) != wanted.from) continue;
+    changed.push_back(RuleText(wanted.rule));
+    rules.push_back(wanted.rule);
+  }
+  config.rules.insert(config.rules.begin(), rules.begin(), rules.end());
   return changed;
 }
 
-std::vector<std::string> BrokenRules(Target target, const QuantPlan& plan,
-                                     const graph::Model& model) {
-  const TargetProfile& profile = ProfileOf(target);
-  std::vector<std::string> broken;
-  for (const TensorPlan& row : plan.tensors) {
-    if (!row.is_quantized()) continue;
-    for (const TargetRule& rule : profile.rules) {
-      const std::string why_not = rule.why_not(row, model);
-      if (why_not.empty()) continue;
-      const std::string node =
-          row.uses.empty() ? "" : fmt::format(" of {} '{}'", row.uses[0].op_type, row.uses[0].node);
-      broken.push_back(fmt::format("{} '{}'{} has {} ({})", RoleName(row.role), row.value, node,
-                                   why_not, rule.source));
+void FixScales(const TargetProfile& profile, const graph::Model& model, QuantPlan& plan) {
+  if (std::ranges::none_of(profile.rules, [](const TargetRule& rule) {
+        return OnlyNumber(rule, "scales").has_value();
+      })) {
+    return;
+  }
+  const QuantPlan before = plan;
+  const PlannedModel planned(before, model);
+  for (const TargetRule& rule : profile.rules) {
+    const std::optional<double> scale = OnlyNumber(rule, "scales");
+    const std::optional<double> zero_point = OnlyNumber(rule, "zero_points");
+    if (rule.subject != Subject::kTensor || rule.is_advice || !scale || !zero_point) continue;
+    for (size_t i = 0; i < plan.tensors.size(); ++i) {
+      TensorPlan& row = plan.tensors[i];
+      const bool may_be_fixed = row.is_quantized() && row.role == Role::kActivation &&
+                                row.integer && row.integer->shares.empty();
+      std::vector<std::string> ignored;
+      const auto find = [&](const ConditionRow& condition) {
+        return condition.of_tensor(before.tensors[i], planned);
+      };
+      if (!may_be_fixed || MeetsAll(rule, rule.when, false, false, find, ignored) != true) continue;
+      row.integer->params = {static_cast<float>(*scale), static_cast<int64_t>(*zero_point)};
     }
   }
-  for (const graph::Node& node : model.AllNodes()) {
-    for (const TargetNodeRule& rule : profile.node_rules) {
-      const std::string why_not = rule.why_not(node, model);
-      if (why_not.empty()) continue;
-      broken.push_back(fmt::format("{} is {} ({})", node.Describe(), why_not, rule.source));
-    }
-  }
-  return broken;
 }
 
-void CheckRules(Target target, const QuantPlan& plan, const graph::Model& model) {
-  const std::vector<std::string> broken = BrokenRules(target, plan, model);
-  if (broken.empty()) return;
-  Fail(ErrorCode::kUnsupported, "target {} does not take the plan: {}", ProfileOf(target).name,
-       broken.front());
+BrokenRules RulesBrokenBy(const TargetProfile& profile, const QuantPlan& plan,
+                          const graph::Model& model) {
+  return RuleCheck(profile, plan, model).Run();
+}
+
+void CheckRules(const TargetProfile& profile, const QuantPlan& plan, const graph::Model& model) {
+  TargetProfile about_plan = profile;
+  std::erase_if(about_plan.rules, [](const TargetRule& rule) {
+    return rule.subject == Subject::kModel || rule.is_advice;
+  });
+  if (about_plan.rules.empty()) return;
+  const BrokenRules broken = RulesBrokenBy(about_plan, plan, model);
+  if (broken.refused.empty()) return;
+  Fail(ErrorCode::kUnsupported, "target {} does not take the plan: {}", profile.name,
+       broken.refused.front());
 }
 
 }  // namespace bitpress::plan

@@ -1,43 +1,53 @@
-// What models are written for, a row for each target: whose operators read the codes of weights,
-// what a configuration has to be, and which decisions the target does not take. The planner and the
-// writer read the row. A target is a row in target_profile.cc and its word in
-// bitpress/quantize_options.h.
+// What models are written for, a value for each target: whose operators read the codes of weights,
+// what a configuration has to be, and the rules about tensors, nodes and models. The planner and
+// the writer read the profile. It is a JSON file: the built-in ones lie in targets/, others belong
+// to users and have the same form (docs/targets.md):
+//
+//   const TargetProfile profile = ProfileOf("qnn");
+//   config.rules ... AdaptTo(profile, config);
+//   CheckRules(profile, plan, model);
+//
+// Functions are pure but for reading a user's file.
 #pragma once
 
 #include <optional>
-#include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
-#include "base/words.h"
 #include "bitpress/quantize_options.h"
 #include "graph/model.h"
 #include "plan/quant_config.h"
 #include "plan/quant_plan.h"
+#include "plan/rule.h"
+#include "plan/target_conditions.h"
 
 namespace bitpress::plan {
 
 // A setting that the target wants, in place of another value.
 struct TargetSetting {
-  std::string_view key;
-  std::string_view from;  // "": any value
-  std::string_view to;
+  std::string key;
+  std::string from;  // "": any value
+  std::string to;
 };
 
-// A rule about the rows of a plan, and who says so.
+// A rule that the target adds to a configuration.
+struct TargetConfigRule {
+  std::string key, from;  // only where the configuration has this value; "": always
+  Rule rule;
+};
+
+// A rule of a target. It is broken by what meets all of `when`, and not all of `wants`; without
+// `wants`, by what meets all of `when`.
 struct TargetRule {
-  // Returns what the target does not take, in words that follow "weight 'w' has"; "" if it takes
-  // the row, which is about the model.
-  std::string (*why_not)(const TensorPlan& row, const graph::Model& model);
-  std::string_view source;
-};
-
-// A rule about the nodes of a model, whoever wrote it.
-struct TargetNodeRule {
-  // Returns what the target does not run, in words that follow "Conv 'c' is"; "" if it runs it.
-  std::string (*why_not)(const graph::Node& node, const graph::Model& model);
-  std::string_view source;
+  Subject subject = Subject::kTensor;
+  std::vector<Condition> when;
+  std::vector<Condition> wants;
+  std::string says;        // what the target takes, in words that follow "it "
+  std::string mend;        // what to do about it; "": nothing
+  std::string source;      // who says so
+  bool is_advice = false;  // the target runs it, but not as well as it could
 };
 
 // The weights whose codes operators read while the model runs, instead of decoding them at load.
@@ -49,34 +59,49 @@ enum class CodeReaders {
 };
 
 struct TargetProfile {
-  Target target = Target::kAutomatic;
-  std::string_view name;
-  std::string_view meaning;                      // for help
+  std::string name;
+  std::string meaning;
   CodeReaders products = CodeReaders::kNone;     // of the operators of our library
   CodeReaders contributed = CodeReaders::kNone;  // of MatMulNBits and GatherBlockQuantized
   std::optional<Storage> storage = {};           // instead of the default one
-  std::string_view runtime = {};  // that runs the model, if it is not this processor's
-  std::span<const TargetSetting> settings = {};
-  std::span<const TargetRule> rules = {};
-  std::span<const TargetNodeRule> node_rules = {};
+  std::string runtime = {};  // that runs the model, if it is not this processor's
+  std::vector<TargetSetting> settings = {};
+  std::vector<TargetConfigRule> config_rules = {};  // in front of those of the configuration
+  std::vector<TargetRule> rules = {};
 };
 
-const TargetProfile& ProfileOf(Target target);
+// The built-in targets: names, and their JSON files as texts, in the order of help.
+const std::vector<std::pair<std::string, std::string_view>>& BuiltInTargets();
 
-// Returns the words of all targets, and a text that says what each means.
-Words<Target> TargetWords();
-std::string_view TargetHelp();
+// Returns a built-in target or that of a file. Throws Error(kInvalidArgument) with the nearest
+// name, or naming the file and what is wrong in it, and Error(kIo) if it cannot be read.
+TargetProfile ProfileOf(const Target& target);
 
-// Gives the configuration the settings of the target. Returns those that changed, as "key=value".
-std::vector<std::string> AdaptTo(Target target, QuantConfig& config);
+// Reads the JSON of a target. `where` is put in front of messages. Throws Error(kInvalidArgument)
+// on newer versions, broken JSON, unknown or repeated keys (with the nearest), wrong types, and
+// settings and values that are none.
+TargetProfile TargetFromJson(std::string_view text, const std::string& where);
+
+// Gives the configuration the settings of the target. Returns those that changed, as "key=value",
+// and the rules that were added.
+std::vector<std::string> AdaptTo(const TargetProfile& profile, QuantConfig& config);
+
+// Gives activations the scales and zero points that rules of the target want and that are
+// single numbers, as of the outputs of a Sigmoid. Others are chosen from statistics as ever.
+void FixScales(const TargetProfile& profile, const graph::Model& model, QuantPlan& plan);
 
 // Throws Error(kUnsupported), naming tensor, node and rule, if the target does not take a row of
-// the plan of a model.
-void CheckRules(Target target, const QuantPlan& plan, const graph::Model& model);
+// the plan or a node of its model. Advice and rules about models do not count: they are about the
+// written file.
+void CheckRules(const TargetProfile& profile, const QuantPlan& plan, const graph::Model& model);
 
-// Returns what the target does not take in a plan and a model, a sentence each with tensor or node,
-// rule and source.
-std::vector<std::string> BrokenRules(Target target, const QuantPlan& plan,
-                                     const graph::Model& model);
+// The rules that a plan and a model break, a sentence each with tensor or node, what is wrong,
+// what to do, and the source.
+struct BrokenRules {
+  std::vector<std::string> refused;
+  std::vector<std::string> advice;
+};
+BrokenRules RulesBrokenBy(const TargetProfile& profile, const QuantPlan& plan,
+                          const graph::Model& model);
 
 }  // namespace bitpress::plan

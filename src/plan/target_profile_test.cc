@@ -15,22 +15,82 @@ namespace {
 
 using testing::HasSubstr;
 
-TEST(TargetProfile, EachTargetHasARowAndAWord) {
-  for (const auto& [word, target] : TargetWords()) {
-    EXPECT_EQ(ProfileOf(target).name, word);
-    EXPECT_THAT(std::string(TargetHelp()), HasSubstr(std::string(word) + ": "));
-    for (const TargetSetting& setting : ProfileOf(target).settings) {
-      QuantConfig config;
-      EXPECT_NO_THROW(ApplySetting(config, setting.key, setting.to)) << setting.key;
+TEST(TargetProfile, EveryBuiltInFileIsRead) {
+  for (const auto& [name, text] : BuiltInTargets()) {
+    const TargetProfile profile = ProfileOf(name);
+    EXPECT_EQ(profile.name, name);
+    EXPECT_NE(profile.meaning, "") << name;
+    for (const TargetRule& rule : profile.rules) {
+      EXPECT_NE(rule.says, "") << name;
+      EXPECT_NE(rule.source, "") << name << ": " << rule.says;
     }
   }
+}
+
+TEST(TargetProfile, NamesWhatIsWrongInAFile) {
+  const auto error = [](const std::string& rest) -> std::string {
+    try {
+      TargetFromJson(R"({"bitpress_target": 1, "name": "phone")" + rest + "}", "'phone.json'");
+    } catch (const Error& refused) {
+      EXPECT_EQ(refused.code(), ErrorCode::kInvalidArgument);
+      return refused.what();
+    }
+    return "";
+  };
+  const auto rule = [](const std::string& conditions) {
+    return R"(, "tensor_rules": [{"wants": )" + conditions + R"(, "says": "s", "source": "me"}])";
+  };
+  EXPECT_EQ(error(""), "");
+  EXPECT_EQ(error(R"(, "like": "qnn")" + rule(R"({"formats": ["int8"]})")), "");
+  EXPECT_THAT(error(R"(, "lik": "qnn")"),
+              HasSubstr("'phone.json': unknown key 'lik' (did you mean 'like'?)"));
+  EXPECT_THAT(error(R"(, "like": "qmn")"), HasSubstr("did you mean 'qnn'?"));
+  EXPECT_THAT(error(R"(, "storage": "dense")"),
+              HasSubstr("storage 'dense' is not one of packed|simulated|qdq"));
+  EXPECT_THAT(error(R"(, "settings": [{"key": "weightz", "to": "int8"}])"),
+              HasSubstr("settings[0]: there is no setting 'weightz' (did you mean 'weights'?)"));
+  EXPECT_THAT(
+      error(rule(R"({"format": ["int8"]})")),
+      HasSubstr("tensor_rules[0], 'wants': unknown key 'format' (did you mean 'formats'?)"));
+  EXPECT_THAT(error(rule(R"({"symmetric": "yes"})")),
+              HasSubstr("'symmetric' must be true or false, found \"yes\""));
+  EXPECT_THAT(error(rule(R"({"range_at_least": [1, 2]})")),
+              HasSubstr("'range_at_least' must be one number"));
+  EXPECT_THAT(error(rule("{}")), HasSubstr("neither 'if' nor 'wants'"));
+  EXPECT_THAT(error(R"(, "bitpress_target": 1)"), HasSubstr("appears twice"));
+  EXPECT_THAT(error(R"(, "tensor_rules": [{"wants": {"symmetric": true}, "says": "s"}])"),
+              HasSubstr("the key 'source' is missing"));
+}
+
+TEST(TargetProfile, WhatIsLikeAnotherHasItsRulesAndMore) {
+  const TargetProfile qnn = ProfileOf("qnn");
+  const TargetProfile phone = TargetFromJson(
+      R"({"bitpress_target": 1, "name": "phone", "like": "qnn", "storage": "packed", "model_rules":
+         [{"wants": {"opset": [1, 17]}, "says": "takes opset 17", "source": "me"}]})",
+      "phone");
+  EXPECT_EQ(phone.rules.size(), qnn.rules.size() + 1);
+  EXPECT_EQ(phone.settings.size(), qnn.settings.size());
+  EXPECT_EQ(phone.storage, Storage::kPacked);
+  EXPECT_EQ(phone.meaning, qnn.meaning);
+}
+
+TEST(TargetProfile, QnnHasScalesForChannelsOfConvolutionsOnly) {
+  const graph::Model model = LoadModel("attention.onnx");
+  QuantConfig config = ConfigByName("INT8");
+  ApplySetting(config, "weight_granularity", "per_axis");
+  const TargetProfile qnn = ProfileOf("qnn");
+  EXPECT_THAT(AdaptTo(qnn, config), testing::Contains(HasSubstr("weight_granularity=per_tensor")));
+  EXPECT_NO_THROW(CheckRules(qnn, MakePlan(config, model, "model"), model));
+  // Blocks were asked for, and stay.
+  config = ConfigByName("INT4_WEIGHTS");
+  EXPECT_THAT(AdaptTo(qnn, config), testing::Not(testing::Contains(HasSubstr("per_tensor"))));
 }
 
 TEST(TargetProfile, TargetsWithoutRulesChangeNothing) {
   for (const Target target :
        {Target::kAutomatic, Target::kPortable, Target::kOnnxRuntime, Target::kBitpress}) {
     QuantConfig config = ConfigByName("INT8");
-    EXPECT_TRUE(AdaptTo(target, config).empty());
+    EXPECT_TRUE(AdaptTo(ProfileOf(target), config).empty());
     EXPECT_EQ(ToJson(config), ToJson(ConfigByName("INT8")));
   }
 }
@@ -38,12 +98,12 @@ TEST(TargetProfile, TargetsWithoutRulesChangeNothing) {
 TEST(TargetProfile, TensorRtTakesSymmetricIntegers) {
   const graph::Model model = LoadModel("convnet.onnx");
   QuantConfig config = ConfigByName("INT8");
-  EXPECT_THAT(AdaptTo(Target::kTensorRt, config),
+  EXPECT_THAT(AdaptTo(ProfileOf(Target::kTensorRt), config),
               testing::UnorderedElementsAre("activations=int8", "activation_symmetric=true",
                                             "weight_symmetric=true", "biases=none",
                                             "integer_kernels=vnni"));
   const QuantPlan plan = MakePlan(config, model, "model");
-  EXPECT_NO_THROW(CheckRules(Target::kTensorRt, plan, model));
+  EXPECT_NO_THROW(CheckRules(ProfileOf(Target::kTensorRt), plan, model));
   EXPECT_TRUE(std::ranges::none_of(plan.tensors, [](const TensorPlan& row) {
     return row.is_quantized() && row.role == Role::kBias;
   }));
@@ -51,10 +111,13 @@ TEST(TargetProfile, TensorRtTakesSymmetricIntegers) {
 
 TEST(TargetProfile, CudaTakesNoScalesOfRunTime) {
   const graph::Model model = LoadModel("convnet.onnx");
-  EXPECT_NO_THROW(CheckRules(Target::kCuda, MakePlan(ConfigByName("INT8"), model, "model"), model));
-  EXPECT_NO_THROW(CheckRules(Target::kCuda, MakePlan(ConfigByName("MX6"), model, "model"), model));
+  EXPECT_NO_THROW(
+      CheckRules(ProfileOf(Target::kCuda), MakePlan(ConfigByName("INT8"), model, "model"), model));
+  EXPECT_NO_THROW(
+      CheckRules(ProfileOf(Target::kCuda), MakePlan(ConfigByName("MX6"), model, "model"), model));
   try {
-    CheckRules(Target::kCuda, MakePlan(ConfigByName("INT8_DYNAMIC"), model, "model"), model);
+    CheckRules(ProfileOf(Target::kCuda), MakePlan(ConfigByName("INT8_DYNAMIC"), model, "model"),
+               model);
     ADD_FAILURE() << "a scale of run time was taken";
   } catch (const Error& refused) {
     EXPECT_EQ(refused.code(), ErrorCode::kUnsupported);
@@ -68,7 +131,7 @@ TEST(TargetProfile, OpenVinoTakesIntegersThatNeedNoFunction) {
   const auto error = [&](const char* config,
                          const std::vector<std::string>& settings) -> std::string {
     try {
-      CheckRules(Target::kOpenVino, PlanFor(model, config, settings), model);
+      CheckRules(ProfileOf(Target::kOpenVino), PlanFor(model, config, settings), model);
     } catch (const Error& refused) {
       return refused.what();
     }
@@ -77,13 +140,15 @@ TEST(TargetProfile, OpenVinoTakesIntegersThatNeedNoFunction) {
   EXPECT_EQ(error("INT8", {}), "");
   EXPECT_EQ(error("INT8_WEIGHTS", {"weight_granularity=per_axis"}), "");
   EXPECT_THAT(error("MX6", {}), HasSubstr("format mx6"));
-  EXPECT_THAT(error("none", {"weights=int4", "weight_granularity=per_block"}),
-              HasSubstr("scales for blocks; weights of convolutions have one for each channel"));
+  EXPECT_THAT(
+      error("none", {"weights=int4", "weight_granularity=per_block"}),
+      HasSubstr(
+          "per_block scales; it takes weights of convolutions with one scale for each channel"));
   const graph::Model matmuls = LoadModel("attention.onnx");
   const QuantPlan plan = PlanFor(
       matmuls, "none", {"weights=int8", "weight_granularity=per_block", "weight_block_size=7"});
   try {
-    CheckRules(Target::kOpenVino, plan, matmuls);
+    CheckRules(ProfileOf(Target::kOpenVino), plan, matmuls);
     ADD_FAILURE() << "blocks that do not divide the axis were taken";
   } catch (const Error& refused) {
     EXPECT_THAT(std::string(refused.what()), HasSubstr("blocks of 7 along"));
@@ -94,7 +159,7 @@ TEST(TargetProfile, TensorRtNamesWhatItDoesNotTake) {
   const graph::Model model = LoadModel("convnet.onnx");
   const auto error = [&](const QuantPlan& plan) -> std::string {
     try {
-      CheckRules(Target::kTensorRt, plan, model);
+      CheckRules(ProfileOf(Target::kTensorRt), plan, model);
     } catch (const Error& refused) {
       EXPECT_EQ(refused.code(), ErrorCode::kUnsupported);
       return refused.what();

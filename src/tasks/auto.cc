@@ -292,7 +292,7 @@ class AutoRun {
                                                   PathText(options_.output));
     if (!options_.sample_words.empty()) command += " " + options_.sample_words;
     if (options_.target != Target::kAutomatic) {
-      command += fmt::format(" --target {}", plan::ProfileOf(options_.target).name);
+      command += fmt::format(" --target {}", ShellQuoted(options_.target.text()));
     }
     if (options_.preparation == rewrite::Preparation::kAsIs) command += " --as-is";
     return command;

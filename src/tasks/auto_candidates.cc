@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <string_view>
 
+#include "plan/target_profile.h"
+
 namespace bitpress::tasks {
 namespace {
 
@@ -60,11 +62,13 @@ AutoCandidate WideInt8() {
 
 }  // namespace
 
-std::vector<AutoCandidate> SuitableCandidates(NetworkKind kind, bool has_samples, Target target) {
+std::vector<AutoCandidate> SuitableCandidates(NetworkKind kind, bool has_samples,
+                                              const Target& target) {
+  const bool uses_our_products = plan::ProfileOf(target).products == plan::CodeReaders::kAll;
   std::vector<AutoCandidate> candidates;
   for (const Row& row : kRows) {
     const bool fits = (row.kinds & Bit(kind)) != 0 && (has_samples || !row.needs_samples) &&
-                      (target == Target::kBitpress || !row.needs_our_operators);
+                      (uses_our_products || !row.needs_our_operators);
     if (!fits) continue;
     candidates.push_back(Named(row.preset));
     candidates.back().is_reserve = row.is_reserve;

@@ -21,7 +21,7 @@ struct AutoCandidate {
 // Returns the configurations for a network, the usual one first. Without samples these need none
 // and have 8 bits or more: what 4 bits lose has to be measured.
 std::vector<AutoCandidate> SuitableCandidates(ops::NetworkKind kind, bool has_samples,
-                                              Target target);
+                                              const Target& target);
 
 // Returns INT8 as it is, then INT8 with learned roundings and weights, then INT8 with wider
 // activations, then BF16: the order in which `autotune` tries them.

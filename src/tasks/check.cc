@@ -74,15 +74,17 @@ deploy::TargetReport CheckTarget(const CheckOptions& options) {
   return std::move(*outcome.report);
 }
 
-std::vector<std::string> BrokenRules(const std::filesystem::path& model, Target target) {
-  const plan::TargetProfile& profile = plan::ProfileOf(target);
-  if (profile.rules.empty() && profile.node_rules.empty()) return {};
+plan::BrokenRules RulesBrokenIn(const std::filesystem::path& model, const Target& target) {
+  const plan::TargetProfile profile = plan::ProfileOf(target);
   graph::Model loaded = graph::Model::Load(model);
   loaded.InferShapes();
-  const bool is_quantized = !ops::QuantizedOperators(loaded).empty();
+  const bool reads_tensors = std::ranges::any_of(profile.rules, [](const plan::TargetRule& rule) {
+    return rule.subject == plan::Subject::kTensor;
+  });
+  const bool is_quantized = reads_tensors && !ops::QuantizedOperators(loaded).empty();
   const plan::QuantPlan plan =
       is_quantized ? interop::AsPlan(interop::DecisionsOf(loaded)) : plan::QuantPlan();
-  return plan::BrokenRules(target, plan, loaded);
+  return plan::RulesBrokenBy(profile, plan, loaded);
 }
 
 }  // namespace bitpress::tasks

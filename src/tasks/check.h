@@ -13,6 +13,7 @@
 #include "data/source.h"
 #include "deploy/check_target.h"
 #include "graph/model.h"
+#include "plan/target_profile.h"
 
 namespace bitpress::tasks {
 
@@ -28,9 +29,10 @@ struct CheckOptions {
 // model, if there is no sample, or if it could not be checked.
 deploy::TargetReport CheckTarget(const CheckOptions& options);
 
-// Returns what a target does not take in a model, whoever quantized it: a sentence for each tensor
-// or node, with the rule and its source. Throws Error if the file is no model.
-std::vector<std::string> BrokenRules(const std::filesystem::path& model, Target target);
+// Returns what a target does not take in a model, and what it could run better, whoever quantized
+// it: a sentence for each tensor or node, with the rule, the mend and its source. Throws Error if
+// the file is no model, and as plan::ProfileOf.
+plan::BrokenRules RulesBrokenIn(const std::filesystem::path& model, const Target& target);
 
 // Returns the first samples for a model, or less if there are less, each a batch if the model has a
 // fixed one: as many as `count` says of the first one, 1 to `most`. Empty if no samples are given

@@ -18,7 +18,7 @@
 #include "base/text.h"
 #include "data/token_inputs.h"
 #include "deploy/check_process.h"
-#include "deploy/web_operators.h"
+#include "ops/web_operators.h"
 #include "graph/model.h"
 #include "graph/stored_bytes.h"
 #include "tasks/check.h"
@@ -37,7 +37,7 @@ struct HubFormat {
   std::string_view suffix;  // of the file's name, before .onnx
   std::string_view preset;  // empty: the float model as it is
   std::string_view settings;
-  Target target = Target::kAutomatic;
+  std::string_view target = Target::kAutomatic;
   // Everything that is no weight in blocks becomes FLOAT16 in a second step: MatMulNBits and
   // GatherBlockQuantized stay, which FLOAT16 models do not get.
   bool has_half_rest = false;
@@ -308,7 +308,7 @@ std::vector<std::string> WriteFormat(const fs::path& model, const fs::path& outp
 void Compare(const fs::path& path, const fs::path& given, const HubSamples& samples,
              HubFile& file) {
   const graph::Model model = graph::Model::Load(path);
-  file.missing_in_web = deploy::OperatorsMissingInWeb(model);
+  file.missing_in_web = ops::OperatorsMissingInWeb(model);
   deploy::CheckRequest request{.model = path,
                                .num_bytes = file.num_bytes,
                                .samples = samples.samples,

@@ -18,19 +18,21 @@ namespace {
 // Makes a plan, with the decisions of another tool if there are any.
 plan::QuantPlan Make(const fs::path& model, plan::QuantConfig config,
                      rewrite::Preparation preparation, const graph::PassNames& disabled_passes,
-                     Target target, const interop::Decisions* imported,
+                     const Target& target, const interop::Decisions* imported,
                      interop::ImportReport* report) {
   CheckPasses(disabled_passes);
-  plan::AdaptTo(target, config);
+  const plan::TargetProfile profile = plan::ProfileOf(target);
+  plan::AdaptTo(profile, config);
   const graph::Model prepared = rewrite::Prepare(model, {.preparation = preparation,
                                                          .rewrites = plan::ResolveRewrites(config),
                                                          .disabled_passes = disabled_passes});
   plan::QuantPlan plan = plan::MakePlan(config, prepared, PathText(model.filename()));
+  plan::FixScales(profile, prepared, plan);
   if (imported != nullptr) {
     *report =
         WithContext("the imported decisions", [&] { return interop::Apply(*imported, plan); });
   }
-  plan::CheckRules(target, plan, prepared);
+  plan::CheckRules(profile, plan, prepared);
   return plan;
 }
 
@@ -51,13 +53,13 @@ plan::QuantConfig ConfigNamed(const std::string& name) {
 
 plan::QuantPlan MakePlan(const fs::path& model, plan::QuantConfig config,
                          rewrite::Preparation preparation, const graph::PassNames& disabled_passes,
-                         Target target) {
+                         const Target& target) {
   return Make(model, std::move(config), preparation, disabled_passes, target, nullptr, nullptr);
 }
 
 plan::QuantPlan MakePlanLike(const fs::path& file, const fs::path& model, plan::QuantConfig config,
                              interop::ImportReport& report, rewrite::Preparation preparation,
-                             const graph::PassNames& disabled_passes, Target target) {
+                             const graph::PassNames& disabled_passes, const Target& target) {
   const interop::Decisions decisions = interop::ReadDecisions(file);
   return Make(model, std::move(config), preparation, disabled_passes, target, &decisions, &report);
 }

@@ -26,7 +26,7 @@ plan::QuantConfig ConfigNamed(const std::string& name);
 plan::QuantPlan MakePlan(const std::filesystem::path& model, plan::QuantConfig config,
                          rewrite::Preparation preparation = rewrite::Preparation::kOptimize,
                          const graph::PassNames& disabled_passes = {},
-                         Target target = Target::kAutomatic);
+                         const Target& target = Target::kAutomatic);
 
 // Returns the same plan with the decisions of another tool's file or quantized model in place of
 // the configuration's, see interop::Apply. Throws Error.
@@ -34,7 +34,7 @@ plan::QuantPlan MakePlanLike(const std::filesystem::path& file, const std::files
                              plan::QuantConfig config, interop::ImportReport& report,
                              rewrite::Preparation preparation = rewrite::Preparation::kOptimize,
                              const graph::PassNames& disabled_passes = {},
-                             Target target = Target::kAutomatic);
+                             const Target& target = Target::kAutomatic);
 
 // Reads a plan file. Throws Error naming the file.
 plan::QuantPlan ReadPlan(const std::filesystem::path& path);

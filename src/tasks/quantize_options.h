@@ -10,7 +10,6 @@
 
 #include "base/words.h"
 #include "bitpress/quantize_options.h"
-#include "plan/target_profile.h"
 #include "tasks/run.h"
 
 namespace bitpress {
@@ -23,7 +22,6 @@ inline constexpr std::array<std::pair<std::string_view, IntegerForm>, 2> kIntege
     {{"qdq", IntegerForm::kQdq}, {"qoperator", IntegerForm::kQOperator}}};
 
 inline Words<Storage> FieldWords(const Storage*) { return kStorageWords; }
-inline Words<Target> FieldWords(const Target*) { return plan::TargetWords(); }
 inline Words<AccuracyLevel> FieldWords(const AccuracyLevel*) { return kAccuracyLevelWords; }
 inline Words<IntegerForm> FieldWords(const IntegerForm*) { return kIntegerFormWords; }
 

@@ -216,8 +216,9 @@ ResolvedModel ResolveModel(const QuantizeOptions& given, ThreadPool& pool, Quant
   QuantizeOptions options = given;
   options.samples.shard = {};
   const bool has_plan = options.has_plan();
-  report.target_runtime = plan::ProfileOf(options.target).runtime;
-  if (!has_plan) report.target_settings = plan::AdaptTo(options.target, options.config);
+  const plan::TargetProfile target = plan::ProfileOf(options.target);
+  report.target_runtime = target.runtime;
+  if (!has_plan) report.target_settings = plan::AdaptTo(target, options.config);
   if (has_plan) report.plan = options.plan ? *options.plan : ReadPlan(options.plan_file);
   if (has_plan && options.change_plan) options.change_plan(report.plan.config);
   const plan::QuantConfig& config = has_plan ? report.plan.config : options.config;
@@ -237,12 +238,13 @@ ResolvedModel ResolveModel(const QuantizeOptions& given, ThreadPool& pool, Quant
   } else {
     report.plan = plan::MakePlan(options.config, prepared.model, PathText(options.model.filename()),
                                  &report.unmatched_words);
+    plan::FixScales(target, prepared.model, report.plan);
   }
   report.plan.rewrites = std::move(rewrites);
   if (report.plan.config.mean_bits > 0) {
     report.mean_bits = plan::MeanBitsOf(report.plan, prepared.model);
   }
-  plan::CheckRules(options.target, report.plan, prepared.model);
+  plan::CheckRules(target, report.plan, prepared.model);
   if (!options.cache_scales_output.empty()) CheckHasCacheScales(report.plan);
   if (!options.cache_scales.empty()) {
     ReadCacheScales(options.cache_scales, report.plan);

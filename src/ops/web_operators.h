@@ -9,13 +9,16 @@
 
 #include "graph/model.h"
 
-namespace bitpress::deploy {
+namespace bitpress::ops {
 
 // The version of ONNX Runtime whose kernels are listed.
 std::string_view WebRuntimeVersion();
+
+// Returns whether it has a kernel for a node, or the standard defines the operator by others.
+bool IsInWeb(const graph::Node& node);
 
 // Returns the operators of a model, bodies included, that onnxruntime-web does not have, as "Conv"
 // or "domain::Op", each once and sorted. Operators with a function in the model count as its own.
 std::vector<std::string> OperatorsMissingInWeb(const graph::Model& model);
 
-}  // namespace bitpress::deploy
+}  // namespace bitpress::ops

@@ -1,9 +1,9 @@
-#include "deploy/web_operators.h"
+#include "ops/web_operators.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-namespace bitpress::deploy {
+namespace bitpress::ops {
 namespace {
 
 TEST(WebOperators, NamesWhatABrowserLacks) {
@@ -28,4 +28,4 @@ TEST(WebOperators, NamesWhatABrowserLacks) {
 }
 
 }  // namespace
-}  // namespace bitpress::deploy
+}  // namespace bitpress::ops
