@@ -45,7 +45,7 @@ everything that another one has:
       "if": {"op_types": ["Conv"], "roles": ["weight"]},
       "wants": {"formats": ["int8"]},
       "says": "takes int8 weights of convolutions",
-      "mend": "weights=int8",
+      "remedy": "weights=int8",
       "source": "our board's manual, 3.2"
     }
   ]
@@ -64,7 +64,7 @@ such as the scale of an activation before calibration, breaks no rule.
 | `contributed`, `products` | weights whose codes MatMulNBits and GatherBlockQuantized, or our own operators, read at run time: `none`, `integers`, `quick`, `all` |
 | `settings` | settings of the configuration: `key`, `to`, and `from` if only that value is replaced |
 | `config_rules` | `rule`: a rule of a configuration; `from`: only where a setting has this value |
-| `tensor_rules`, `node_rules`, `model_rules` | `if`, `wants`, `says` (continues "it ..."), `mend`, `source`, `advice` |
+| `tensor_rules`, `node_rules`, `model_rules` | `if`, `wants`, `says` (continues "it ..."), `remedy`, `source`, `advice` |
 
 A `wants` of one scale and one zero point is also a decision: activations that meet its `if` get them in the plan.
 
@@ -113,7 +113,7 @@ def section(profile: Dict[str, Any]) -> List[str]:
         lines += ["", "| it ... | about | what to do | source |", "|---|---|---|---|"]
     for subject, rule in rows:
         says = cell(rule["says"]) + (" (*advice*)" if rule.get("advice") else "")
-        lines.append(f"| {says} | {subject}: {about(rule)} | {cell(rule.get('mend', ''))} | {cell(rule['source'])} |")
+        lines.append(f"| {says} | {subject}: {about(rule)} | {cell(rule.get('remedy', ''))} | {cell(rule['source'])} |")
     return lines
 
 

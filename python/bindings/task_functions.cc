@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "arguments.h"
+#include "base/paths.h"
 #include "base/words.h"
 #include "bindings.h"
 #include "data/left_out.h"
@@ -90,7 +91,7 @@ void ReadOption(std::string_view /*key*/, nb::handle value, bool& field) {
   field = nb::cast<bool>(value);
 }
 void ReadOption(std::string_view /*key*/, nb::handle value, Target& field) {
-  field = nb::cast<Path>(value).string();
+  field = PathText(nb::cast<Path>(value));
   plan::ProfileOf(field);  // throws if it is none
 }
 void ReadOption(std::string_view /*key*/, nb::handle value, Preparation& field) {

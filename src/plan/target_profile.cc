@@ -89,7 +89,7 @@ TargetRule ReadRule(Subject subject, const json& object, const std::string& wher
          where);
   }
   rule.says = reader.String("says");
-  if (reader.Has("mend")) rule.mend = reader.String("mend");
+  if (reader.Has("remedy")) rule.remedy = reader.String("remedy");
   rule.source = reader.String("source");
   rule.is_advice = reader.Has("advice") && reader.Bool("advice");
   reader.Finish();
@@ -260,7 +260,7 @@ class RuleCheck {
       if (why.empty()) continue;
       std::vector<std::string>& list = rule.is_advice ? broken_.advice : broken_.refused;
       list.push_back(fmt::format("{}{}; it {}{}{} ({})", what, why, rule.says,
-                                 rule.mend.empty() ? "" : ": ", rule.mend, rule.source));
+                                 rule.remedy.empty() ? "" : ": ", rule.remedy, rule.source));
     }
   }
 

@@ -4,8 +4,8 @@
 // to users and have the same form (docs/targets.md):
 //
 //   const TargetProfile profile = ProfileOf("qnn");
-//   config.rules ... AdaptTo(profile, config);
-//   CheckRules(profile, plan, model);
+//   AdaptTo(profile, config);
+//   CheckRules(profile, MakePlan(config, model, "model"), model);
 //
 // Functions are pure but for reading a user's file.
 #pragma once
@@ -45,7 +45,7 @@ struct TargetRule {
   std::vector<Condition> when;
   std::vector<Condition> wants;
   std::string says;        // what the target takes, in words that follow "it "
-  std::string mend;        // what to do about it; "": nothing
+  std::string remedy;      // what to do about it; "": nothing
   std::string source;      // who says so
   bool is_advice = false;  // the target runs it, but not as well as it could
 };
@@ -70,7 +70,7 @@ struct TargetProfile {
   std::vector<TargetRule> rules = {};
 };
 
-// The built-in targets: names, and their JSON files as texts, in the order of help.
+// Returns the names of the built-in targets and their JSON files as texts, in the order of help.
 const std::vector<std::pair<std::string, std::string_view>>& BuiltInTargets();
 
 // Returns a built-in target or that of a file. Throws Error(kInvalidArgument) with the nearest

@@ -30,7 +30,7 @@ struct CheckOptions {
 deploy::TargetReport CheckTarget(const CheckOptions& options);
 
 // Returns what a target does not take in a model, and what it could run better, whoever quantized
-// it: a sentence for each tensor or node, with the rule, the mend and its source. Throws Error if
+// it: a sentence for each tensor or node, with the rule, what to do and the source. Throws Error if
 // the file is no model, and as plan::ProfileOf.
 plan::BrokenRules RulesBrokenIn(const std::filesystem::path& model, const Target& target);
 

@@ -30,7 +30,7 @@ def test_a_rule_is_named_where_it_is_broken(bitpress, tmp_path, target, says):
         found = json.loads(report.read_text())["advice" if rule.get("advice") else "broken_rules"]
         named = [sentence for sentence in found if f"; it {says}" in sentence]
         assert bool(named) == is_broken, found
-        assert all(sentence.endswith(f"({rule['source']})") and rule.get("mend", "") in sentence for sentence in named)
+        assert all(sentence.endswith(f"({rule['source']})") and rule.get("remedy", "") in sentence for sentence in named)
 
 
 def test_a_target_of_ones_own_is_read_and_kept(bitpress, conv_path, tmp_path):
