@@ -38,7 +38,7 @@ template <bool kIsBytes, size_t kOutputs, size_t kVectors>
 HWY_INLINE void AddPieces(const uint8_t* codes, size_t code_stride, const int32_t* pieces,
                           size_t count, VI (&block)[kOutputs][kVectors]) {
   std::conditional_t<kIsBytes, ByteSums<kOutputs, kVectors>, WordSums<kOutputs, kVectors>> words;
-  HWY_UNROLL(kIsArm ? 1 : 8)
+  HWY_UNROLL(kUnrolled)
   for (size_t p = 0; p < count; ++p) {
     V8 columns[kVectors];
     for (size_t v = 0; v < kVectors; ++v) {
@@ -223,11 +223,11 @@ void ConvolveWhole(const ConvolutionTask& task) {
   if (task.blocks->size() == 1) return WholeTask<true, kOneBlock>(task);
   switch (task.weights->pieces_per_block()) {
     case 8:
-      return WholeTask<true, 8>(task);
+      return WholeTask < true, kHasUsualBlocks ? 8 : 0 > (task);
     case 4:
-      return WholeTask<true, 4>(task);
+      return WholeTask < true, kHasUsualBlocks ? 4 : 0 > (task);
     case 2:
-      return WholeTask<true, 2>(task);
+      return WholeTask < true, kHasUsualBlocks ? 2 : 0 > (task);
     default:
       return WholeTask<true, 0>(task);
   }

@@ -39,7 +39,7 @@ HWY_INLINE void AddGroups(const Reader& reader, const uint8_t* codes, size_t pan
                           VI (&block)[kRows][kPanels * kParts]) {
   constexpr size_t kVectors = kPanels * kParts;
   ByteSums<kRows, kVectors> words;
-  HWY_UNROLL(kIsArm ? 1 : 8)
+  HWY_UNROLL(kUnrolled)
   for (size_t g = first; g < last; ++g) {
     HWY_UNROLL(4)
     for (size_t step = 0; step < Reader::kDepth / 4; ++step) {
@@ -160,8 +160,9 @@ HWY_INLINE void AddWords(const ProductTask& task, const TileCodes& tile, size_t 
 template <PanelCodes kCodes, size_t kRows, size_t kPanels>
 HWY_INLINE void AddUsualBytes(const ProductTask& task, const TileCodes& tile, size_t row,
                               size_t begin, size_t end, Sums<kRows, kPanels>& sums) {
-  if constexpr (kPanels == kTilePanels ? kRows == TileRows(RowForm::kBytes) || kRows == 1
-                                       : kPanels > 1) {
+  constexpr bool kIsFrequent =
+      kPanels == kTilePanels ? kRows == TileRows(RowForm::kBytes) || kRows == 1 : kPanels > 1;
+  if constexpr (kHasUsualBlocks && kIsFrequent) {
     const size_t depth = task.panels->padded_block();
     if (depth == 32) return AddBytes<kCodes, 32>(task, tile, row, begin, end, sums);
     if (depth == 16) return AddBytes<kCodes, 16>(task, tile, row, begin, end, sums);

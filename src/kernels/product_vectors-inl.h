@@ -39,6 +39,11 @@ constexpr size_t kParts = kPanelColumns / kLanes;  // vectors of a panel
 constexpr size_t kVectorBytes = 4 * kLanes;
 constexpr bool kIsArm = BITPRESS_IS_ARM64;
 constexpr bool kHasDot = BITPRESS_PRODUCTS_WITH_DOT;
+// SSE4, whose registers are too few for it, and short vectors have no code of their own for blocks
+// of usual lengths. Products without dot instructions are several instructions each, so that
+// more of them in a row gain nothing, and their code would leave the cache.
+constexpr bool kHasUsualBlocks = HWY_TARGET != HWY_SSE4;
+constexpr size_t kUnrolled = kParts == 4 ? 1 : kHasDot ? 8 : 2;
 
 // Returns a * b + c, rounded once.
 HWY_INLINE VF FusedMulAdd(VF a, VF b, VF c) { return HWY_NAMESPACE::FusedMulAdd(kDf, a, b, c); }
