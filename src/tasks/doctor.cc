@@ -106,7 +106,7 @@ class Examination {
       Add(Kind::kWarning,
           "the system does not let this process use the processor's tiles (AMX), so that products "
           "from codes take up to three times as long: Linux lets it since version 5.16, unless a "
-          "container forbids arch_prctl; on Windows Bitpress does not ask for them yet");
+          "container forbids arch_prctl; Bitpress does not use them on Windows yet");
     }
     const bool has_vnni = Has("avx512_vnni") || Has("avx_vnni");
     if (report_.architecture == "x86-64" && !has_vnni) {
