@@ -8,16 +8,18 @@
 #include "kernels/byte_codes.h"
 #include "kernels/pack_tensor.h"
 #include "kernels/product_panels.h"
+#include "kernels/tile_convolution_units.h"
 #include "kernels/tile_rows.h"
 #include "kernels/whole_block.h"
 
 namespace bitpress::kernels {
 namespace {
 
-// Returns whether all units are within 2^-30 and 2^30 (tile_rows.h), or 0 where there is no output.
-bool HaveCloseUnits(const std::vector<float>& units) {
-  return std::ranges::all_of(
-      units, [](float unit) { return unit == 0 || (unit >= 0x1p-30F && unit <= 0x1p30F); });
+// Returns whether tiles take all units, which are 0 where there is no output.
+bool FitTiles(const std::vector<float>& units) {
+  return std::ranges::all_of(units, [](float unit) {
+    return unit == 0 || (unit >= kLeastTileWeight && unit <= kLargestTileWeight);
+  });
 }
 
 }  // namespace
@@ -41,7 +43,7 @@ ConvolutionWeights::ConvolutionWeights(const formats::ConvolutionFormats& format
   block_size_ = static_cast<size_t>(formats.input.block_size);
   ChooseForm(formats, /*may_be_tiles=*/true);
   Arrange(formats, pool);
-  if (form_ == ColumnForm::kTiles && !HaveCloseUnits(units_)) {
+  if (form_ == ColumnForm::kTiles && !FitTiles(units_)) {
     tiles_ = {};
     ChooseForm(formats, /*may_be_tiles=*/false);
     Arrange(formats, pool);

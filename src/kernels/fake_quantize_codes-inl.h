@@ -17,6 +17,7 @@
 #include "kernels/byte_codes.h"
 #include "kernels/column_codes.h"
 #include "kernels/fake_quantize-inl.h"
+#include "kernels/tile_convolution_units.h"
 #include "kernels/tile_rows.h"
 #include "kernels/whole_block.h"
 
@@ -37,7 +38,7 @@ inline HWY_NOINLINE void ReferenceCodes(const FakeQuantizeParams& p, const float
     out.units[c] = unit;
     if (unit > kLargestQuickUnit && unit != formats::kNanUnit) *out.has_large_unit = true;
     if (out.form == ColumnForm::kTiles) {
-      if (!FitsTiles(unit)) *out.has_large_unit = true;
+      if (!FitsTileColumns(unit)) *out.has_large_unit = true;
       const auto value = [&](size_t r) -> uint32_t {
         return r < length ? Bfloat16Of(unit == formats::kNanUnit ? std::nanf("") : block[r]) : 0;
       };
@@ -126,8 +127,8 @@ struct BlockCodes {
 
   // Notes whether tiles do not take a unit of columns that are not zeros.
   static HWY_INLINE void NoteUnits(VI unit, VU amax, const ColumnCodes& out) {
-    const auto is_small = hn::Lt(unit, hn::Set(kDi, kLeastTileUnit));
-    const auto is_large = hn::Gt(unit, hn::Set(kDi, kLargestTileUnit));
+    const auto is_small = hn::Lt(unit, hn::Set(kDi, kLeastTileColumn));
+    const auto is_large = hn::Gt(unit, hn::Set(kDi, kLargestTileColumn));
     const auto has_values = hn::Gt(hn::BitCast(kDi, amax), hn::Zero(kDi));
     if (HWY_UNLIKELY(!hn::AllFalse(kDi, hn::And(hn::Or(is_small, is_large), has_values)))) {
       *out.has_large_unit = true;
