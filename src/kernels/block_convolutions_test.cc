@@ -75,8 +75,9 @@ void CheckConvolution(const ConvolutionFormats& formats, const ConvolutionShape&
   const int64_t inner = is_along_all ? 1 : positions;
   std::vector<float> w = ImageNumbers(shape.outputs * depth * positions, 1, 1e15F, are_close);
   // Batch normalization leaves such channels.
-  for (int64_t k = 0; are_close && k < depth * positions; ++k)
+  for (int64_t k = 0; are_close && k < depth * positions; ++k) {
     w[static_cast<size_t>(k)] *= 0x1p-40F;
+  }
   formats::ref::FakeQuantize(formats.weight, w, w, shape.outputs, axis, inner);
   formats::PackedTensor packed(formats::SizesOf(formats.weight, shape.outputs, axis, inner));
   PackTensor(formats.weight, shape.outputs, axis, inner, w, packed.spans(), pool);

@@ -12,7 +12,7 @@ namespace bitpress::kernels {
 
 inline constexpr float kLeastTileWeight = 0x1p-60F, kLargestTileWeight = 0x1p30F;
 
-// Those of the input, as bits of an exponent.
+// Units of the input are bits of an exponent.
 inline constexpr uint8_t kLeastTileColumn = formats::kUnitBias - 66;
 inline constexpr uint8_t kLargestTileColumn = formats::kUnitBias + 74;
 inline bool FitsTileColumns(uint8_t unit) {
