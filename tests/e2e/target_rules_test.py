@@ -73,4 +73,4 @@ def test_any_model_is_checked_by_the_rules_of_a_target(bitpress, conv_path, samp
     assert refused.returncode != 0 and broken and all("TensorRT" in rule for rule in broken)
     assert any("format uint8" in rule and "Conv" in rule for rule in broken) and f"breaks {len(broken)} rules of target tensorrt" in refused.stderr
     refused = bitpress.run("check", dynamic, "--target", "cuda")
-    assert refused.returncode != 0 and "MatMulInteger" in refused.stderr and "computed on the CPU, between two copies" in refused.stderr
+    assert refused.returncode != 0 and "MatMulInteger" in refused.stderr and "on the CPU, between two copies" in refused.stderr
