@@ -13,6 +13,7 @@
 #include <string>
 #include <string_view>
 #include <type_traits>
+#include <typeinfo>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -105,7 +106,16 @@ void ReadOption(std::string_view key, nb::handle value, T& field) {
 
 void SetOption(QuantizeArguments& arguments, const std::string& key, nb::object value) {
   tasks::VisitOptions(arguments.request, arguments.request, [&](const auto& row, auto& field) {
-    if (row.key == key) ReadOption(key, value, field);
+    if (row.key != key) return;
+    try {
+      ReadOption(key, value, field);
+    } catch (const std::bad_cast&) {
+      const nb::object type = nb::module_::import_("bitpress._errors").attr("ArgumentTypeError");
+      const auto text = nb::cast<std::string>(nb::repr(value));
+      PyErr_Format(type.ptr(), "%s=%s: expected %s", key.c_str(), text.c_str(),
+                   TypeOf(field).type.c_str());
+      throw nb::python_error();
+    }
   });
 }
 

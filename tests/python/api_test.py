@@ -274,6 +274,10 @@ def test_wrong_words_and_numbers_are_said(tmp_path, conv_path, images):
                            ({"threads": -1}, "threads=-1"), ({"samples": -1}, "samples=-1")]:
         with pytest.raises(bitpress.InvalidArgumentError, match=text):
             quantized(tmp_path, conv_path, "A8W8", images, **keywords)
+    for keywords, text in [({"check": "off"}, "check='off': expected bool"), ({"samples": "all"}, "samples='all': expected int"),
+                           ({"target": 5}, "target=5: expected str")]:
+        with pytest.raises(bitpress.ArgumentTypeError, match=text):
+            quantized(tmp_path, conv_path, "A8W8", images, **keywords)
     with pytest.raises(bitpress.FileError, match="nowhere"):
         bitpress.quantize(conv_path, tmp_path / "nowhere" / "out.onnx", "MX6")
 
