@@ -196,14 +196,12 @@ Found AttributesOf(const Node& node, const PlannedModel& /*planned*/) {
   return found;
 }
 
-// Returns whether a sample is not alone behind one scale: a dimension before the last one is larger
+// Returns whether a sample is not alone behind one scale: the first dimension, the batch, is larger
 // than 1, or not fixed.
-Found MixedRowsOf(const Node& node, const PlannedModel& planned) {
+Found MixedSamplesOf(const Node& node, const PlannedModel& planned) {
   const graph::ValueInfo info = planned.model().InfoOf(node.input(0));
   if (!info.has_shape || info.shape.empty()) return {};
-  const bool is_mixed = std::any_of(info.shape.begin(), info.shape.end() - 1,
-                                    [](const graph::Dimension& dim) { return dim.value != 1; });
-  return Truth(is_mixed, "one scale for all rows of its input");
+  return Truth(info.shape.front().value != 1, "one scale for all samples of its input");
 }
 
 bool IsDequantizer(const std::optional<Node>& node) {
@@ -396,9 +394,9 @@ constexpr ConditionRow kRows[] = {
      .meaning = "an attribute and its value: 'accuracy_level=4'",
      .is_any = true,
      .of_node = AttributesOf},
-    {.key = "mixes_rows",
-     .meaning = "its first input has more than one row, or an open number",
-     .of_node = MixedRowsOf},
+    {.key = "mixes_samples",
+     .meaning = "its first input has more than one sample, or an open number of them",
+     .of_node = MixedSamplesOf},
     {.key = "decodes_for_floats",
      .meaning = "a DequantizeLinear of a weight that is multiplied with floats",
      .of_node = DecodesForFloats},
