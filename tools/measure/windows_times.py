@@ -52,7 +52,9 @@ def main():
     programs = [[ROOT / "build" / "bitpress"], [rig.WINE, rig.BUILD / "bitpress.exe"]]
     data = ["--data", arguments.photos, *IMAGE, "--samples", "32"]
     print("| what | Linux | Windows under Wine | ratio |", "|---|---|---|---|", sep="\n")
-    with tempfile.TemporaryDirectory() as scratch:
+    # A program that waits keeps Wine's services, which would start anew for each command.
+    waiting = subprocess.Popen([rig.WINE, "cmd"], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    with waiting, tempfile.TemporaryDirectory() as scratch:
         scratch = Path(scratch)
         output = scratch / "out.onnx"
         for words in (["--version"], ["inspect", arguments.model], ["quantize", arguments.model, "-o", output, "--config", "MX6", "--check", "off"],
