@@ -199,6 +199,7 @@ Found AttributesOf(const Node& node, const PlannedModel& /*planned*/) {
 // Returns whether a sample is not alone behind one scale: the first dimension, the batch, is larger
 // than 1, or not fixed.
 Found MixedSamplesOf(const Node& node, const PlannedModel& planned) {
+  if (node.num_inputs() == 0) return {};  // a Constant
   const graph::ValueInfo info = planned.model().InfoOf(node.input(0));
   if (!info.has_shape || info.shape.empty()) return {};
   return Truth(info.shape.front().value != 1, "one scale for all samples of its input");
@@ -225,7 +226,8 @@ bool BecomesMatMulNBits(const Node& dequantizer, const Node& product, const grap
 // that ONNX Runtime neither computes with the codes nor drops the node.
 Found DecodesForFloats(const Node& node, const PlannedModel& planned) {
   const graph::Model& model = planned.model();
-  const bool is_of_constant = IsDequantizer(node) && model.IsInitializer(node.input(0)) &&
+  const bool is_of_constant = IsDequantizer(node) && node.num_inputs() > 1 &&
+                              model.IsInitializer(node.input(0)) &&
                               model.IsInitializer(node.input(1));
   if (!is_of_constant || node.GetInt("block_size", 0) > 0) return Truth(false, "");
   for (const graph::Use& use : model.AllUses(node.output(0))) {

@@ -77,7 +77,7 @@ def test_every_command_that_reports_has_the_option(bitpress):
     """The others print no report: their output is a JSON file or a document already."""
     commands = re.findall(r"^  ([a-z]+) ", bitpress.ok("--help").partition("Subcommands:")[2].partition("Example:")[0], re.M)
     without = {name for name in commands if "--json" not in bitpress.ok(name, "--help")}
-    assert len(commands) > 12 and without == {"plan", "sensitivity", "completion", "manual"}
+    assert len(commands) > 12 and without == {"plan", "sensitivity", "targets", "completion", "manual"}
 
 
 def test_file_is_opened_before_the_work(conv_path, tmp_path, bitpress):
