@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import numbers
 import os
 import tempfile
 from typing import TYPE_CHECKING, Any, Callable, Iterable, Iterator, List, Mapping, Optional, Protocol, Sequence, Tuple, TypeAlias, Union
@@ -266,6 +267,8 @@ def sample_arguments(data: Optional[Data], labels: Union[PathLike, Sequence[int]
 
     `part_of` says of samples in memory how many come before them, and how many there are in all (0: not known).
     """
+    if not isinstance(samples, numbers.Integral):
+        raise ArgumentTypeError(f"samples={samples!r}: expected int")
     if samples < 0:
         raise InvalidArgumentError(f"samples={samples}: expected 0 (all) or more")
     whole_items = isinstance(data, WholeItems)
