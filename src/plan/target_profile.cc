@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <filesystem>
+#include <limits>
 #include <span>
 
 #include "base/atomic_file.h"
@@ -13,7 +15,6 @@
 #include "base/words.h"
 #include "plan/config_json.h"
 #include "plan/strict_json.h"
-#include "plan/target_texts.h"
 
 namespace bitpress::plan {
 namespace {
@@ -58,6 +59,12 @@ Condition ReadCondition(ObjectReader& reader, const ConditionRow& row) {
   }
   if (row.kind == ArgumentKind::kMultiple && condition.numbers[0] < 1) {
     Fail(ErrorCode::kInvalidArgument, "'{}' must be 1 or more", key);
+  }
+  const auto is_no_scale = [](double x) {
+    return !(x > 0 && x <= std::numeric_limits<float>::max());
+  };
+  if (key == "scales" && std::ranges::any_of(condition.numbers, is_no_scale)) {
+    Fail(ErrorCode::kInvalidArgument, "'{}' must be finite and above 0", key);
   }
   return condition;
 }
@@ -216,11 +223,12 @@ template <typename Find>
 std::string WhyBroken(const TargetRule& rule, const Find& find) {
   std::vector<std::string> met, missed;
   if (MeetsAll(rule, rule.when, /*all=*/false, /*says_met=*/true, find, met) != true) return "";
-  if (rule.wants.empty()) return met.back();
+  const std::string unsaid = "what it does not take";
+  if (rule.wants.empty()) return met.empty() ? unsaid : met.back();
   if (MeetsAll(rule, rule.wants, /*all=*/true, /*says_met=*/false, find, missed) != false) {
     return "";
   }
-  return missed.empty() ? "what it does not take" : missed.front();
+  return missed.empty() ? unsaid : missed.front();
 }
 
 std::string SubjectText(const TensorPlan& row) {
@@ -280,23 +288,6 @@ std::optional<double> OnlyNumber(const TargetRule& rule, std::string_view key) {
 
 }  // namespace
 
-const std::vector<std::pair<std::string, std::string_view>>& BuiltInTargets() {
-  static const std::vector<std::pair<std::string, std::string_view>> kTargets{
-      {"auto", kAutoTarget},
-      {"portable", kPortableTarget},
-      {"onnxruntime", kOnnxRuntimeTarget},
-      {"bitpress", kBitpressTarget},
-      {"genai", kGenAiTarget},
-      {"web", kWebTarget},
-      {"tensorrt", kTensorRtTarget},
-      {"cuda", kCudaTarget},
-      {"openvino", kOpenVinoTarget},
-      {"qnn", kQnnTarget},
-      {"ryzenai", kRyzenAiTarget},
-      {"directml", kDirectMlTarget}};
-  return kTargets;
-}
-
 TargetProfile ProfileOf(const Target& target) {
   if (!target.text().ends_with(".json")) return BuiltInProfile(target.text());
   return TargetFromJson(ReadFile(PathOf(target.text())), fmt::format("'{}'", target.text()));
@@ -346,6 +337,11 @@ void FixScales(const TargetProfile& profile, const graph::Model& model, QuantPla
         return condition.of_tensor(before.tensors[i], planned);
       };
       if (!may_be_fixed || MeetsAll(rule, rule.when, false, false, find, ignored) != true) continue;
+      const formats::CodeRange codes = formats::IntegerRange(row.Spec().element_type);
+      const bool is_code = *zero_point == std::trunc(*zero_point) &&
+                           *zero_point >= static_cast<double>(codes.quant_min) &&
+                           *zero_point <= static_cast<double>(codes.quant_max);
+      if (!is_code) continue;  // the check names the row by its rule
       row.integer->params = {static_cast<float>(*scale), static_cast<int64_t>(*zero_point)};
     }
   }

@@ -70,7 +70,8 @@ struct TargetProfile {
   std::vector<TargetRule> rules = {};
 };
 
-// Returns the names of the built-in targets and their JSON files as texts, in the order of help.
+// Returns the names of the built-in targets and their JSON files as texts, in the order of help
+// (CMakeLists.txt).
 const std::vector<std::pair<std::string, std::string_view>>& BuiltInTargets();
 
 // Returns a built-in target or that of a file. Throws Error(kInvalidArgument) with the nearest

@@ -56,6 +56,8 @@ TEST(TargetProfile, NamesWhatIsWrongInAFile) {
               HasSubstr("'symmetric' must be true or false, found \"yes\""));
   EXPECT_THAT(error(rule(R"({"range_at_least": [1, 2]})")),
               HasSubstr("'range_at_least' must be one number"));
+  EXPECT_THAT(error(rule(R"({"scales": [0]})")), HasSubstr("'scales' must be finite and above 0"));
+  EXPECT_THAT(error(rule(R"({"scales": [1e300]})")), HasSubstr("'scales' must be finite"));
   EXPECT_THAT(error(rule("{}")), HasSubstr("neither 'if' nor 'wants'"));
   EXPECT_THAT(error(R"(, "bitpress_target": 1)"), HasSubstr("appears twice"));
   EXPECT_THAT(error(R"(, "tensor_rules": [{"wants": {"symmetric": true}, "says": "s"}])"),
@@ -72,6 +74,41 @@ TEST(TargetProfile, WhatIsLikeAnotherHasItsRulesAndMore) {
   EXPECT_EQ(phone.settings.size(), qnn.settings.size());
   EXPECT_EQ(phone.storage, Storage::kPacked);
   EXPECT_EQ(phone.meaning, qnn.meaning);
+}
+
+TEST(TargetProfile, ARuleMayBeBrokenByWhatHasNoWords) {
+  const TargetProfile phone = TargetFromJson(
+      R"({"bitpress_target": 1, "name": "phone", "node_rules":
+         [{"if": {"decodes_for_floats": false}, "says": "takes nothing", "source": "me"}]})",
+      "phone");
+  const graph::Model model = LoadModel("convnet.onnx");
+  const BrokenRules broken =
+      RulesBrokenBy(phone, MakePlan(ConfigByName("INT8"), model, "model"), model);
+  ASSERT_FALSE(broken.refused.empty());
+  EXPECT_THAT(broken.refused[0], HasSubstr("what it does not take; it takes nothing (me)"));
+}
+
+TEST(TargetProfile, ScalesThatAreNoCodesAreNotFixed) {
+  const graph::Model model = LoadModel("convnet.onnx");
+  const auto plan_with = [&](const std::string& zero_point) {
+    const TargetProfile phone = TargetFromJson(
+        R"({"bitpress_target": 1, "name": "phone", "tensor_rules":
+           [{"if": {"roles": ["activation"]}, "wants": {"scales": [0.5], "zero_points": [)" +
+            zero_point + R"(]}, "says": "s", "source": "me"}]})",
+        "phone");
+    QuantPlan plan = MakePlan(ConfigByName("INT8"), model, "model");
+    FixScales(phone, model, plan);
+    size_t num_fixed = 0;
+    for (const TensorPlan& row : plan.tensors) {
+      if (row.role != Role::kActivation || !row.integer) continue;
+      if (row.integer->params) ++num_fixed;
+    }
+    return num_fixed;
+  };
+  EXPECT_GT(plan_with("3"), 0u);
+  for (const char* const zero_point : {"3.5", "1000", "-1e300"}) {
+    EXPECT_EQ(plan_with(zero_point), 0u) << zero_point;
+  }
 }
 
 TEST(TargetProfile, QnnHasScalesForChannelsOfConvolutionsOnly) {
