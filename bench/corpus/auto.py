@@ -20,9 +20,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 from networks import model_of, samples_of  # noqa: E402
 
 NETWORKS = ["nsnet2_16k", "silero_sequence", "dnsmos_p808", "lac", "wake_alexa", "orientation", "nudenet", "magika", "surfaces_trees", "minilm_l3",
-            "swift_f0", "aecmos", "dtln_1", "wake_embedding", "wake_mycroft", "plcmos", "ppocr_cls_23", "centerface", "thai_attacut", "icalabel",
-            "tinyocr_det", "moonshine_encoder", "opennsfw", "names_encoder", "thai_deepcut", "chars2vec", "isbnx", "ppocr_rec", "nsnet2_48k",
-            "captcha_crnn"]
+            "swift_f0"]
 BRUTE = ["INT8", "INT8_DYNAMIC", "INT8_ADAROUND", "INT8_ADAQUANT", "INT4_WEIGHTS", "INT8_WEIGHTS", "LM_4BIT", "MATMUL_NBITS", "FP16", "BF16",
          "S8S8_AAWS", "U8S8_AAWS", "A8W8", "A16W8", "INT8_CNN_DEFAULT", "INT8_TRANSFORMER_DEFAULT", "UINT8_DYNAMIC_QUANT", "XINT8", "MXINT8", "MX6",
          "MX9", "MXFP8E4M3", "BFP16"]
