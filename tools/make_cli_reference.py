@@ -4,7 +4,6 @@
     python tools/make_cli_reference.py [--check] --program build/bitpress      (--check: only says whether it is up to date)
 """
 
-import argparse
 import html
 import itertools
 import re
@@ -13,7 +12,9 @@ import sys
 from pathlib import Path
 from typing import List
 
-PAGE = Path(__file__).resolve().parents[1] / "docs" / "reference_cli.md"
+from made_page import cell, main
+
+PAGE = Path("docs/reference_cli.md")
 HEAD = """# The command line
 
 This page lists every command and option, for people who look one up. `tools/make_cli_reference.py` makes it from the program's help texts;
@@ -31,12 +32,6 @@ def help_of(program: Path, *command: str) -> str:
 def code(text: str) -> str:
     """Code in a cell: a bar ends cells even there, and what may stand for it differs between readers of Markdown."""
     return f"`{text}`" if "|" not in text else f"<code>{html.escape(text, quote=False).replace('|', '&#124;')}</code>"
-
-
-def cell(text: str) -> str:
-    """Text of a help as a cell of a table: words that Markdown would read as its own stay as they are."""
-    parts = re.split(r"(`[^`]*`)", text.replace("|", "\\|"))
-    return "".join(part if part.startswith("`") else re.sub(r"([*_<])", r"\\\1", part) for part in parts)
 
 
 def table(title: str, lines: List[str]) -> List[str]:
@@ -80,20 +75,5 @@ def page_text(program: Path) -> str:
     return "\n".join(lines) + "\n"
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description="Write docs/reference_cli.md.")
-    parser.add_argument("--program", type=Path, required=True, help="the built program")
-    parser.add_argument("--check", action="store_true")
-    arguments = parser.parse_args()
-    text = page_text(arguments.program)
-    if PAGE.exists() and PAGE.read_text(encoding="utf-8") == text:
-        return 0
-    if arguments.check:
-        print("docs/reference_cli.md is not up to date; run tools/make_cli_reference.py", file=sys.stderr)
-        return 1
-    PAGE.write_text(text, encoding="utf-8")
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(PAGE, "tools/make_cli_reference.py", page_text))

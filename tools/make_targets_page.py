@@ -4,14 +4,15 @@
     python tools/make_targets_page.py [--check] --program build/bitpress      (--check: only says whether it is up to date)
 """
 
-import argparse
 import json
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any, Dict, List
 
-PAGE = Path(__file__).resolve().parents[1] / "docs" / "targets.md"
+from made_page import cell, main
+
+PAGE = Path("docs/targets.md")
 HEAD = """# Targets
 
 This page has the rules of the runtimes that a model can be written for, with their sources, and says how to write a target of
@@ -76,10 +77,6 @@ def printed(program: Path, *words: str) -> str:
     return subprocess.run([str(program), "targets", *words], capture_output=True, text=True, check=True).stdout
 
 
-def cell(text: str) -> str:
-    return text.replace("|", "\\|").replace("*", "\\*").replace("_", "\\_").replace("<", "\\<")
-
-
 def conditions(program: Path) -> List[str]:
     lines = []
     for line in printed(program, "--conditions").splitlines():
@@ -125,20 +122,5 @@ def page_text(program: Path) -> str:
     return "\n".join(lines) + "\n"
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description="Write docs/targets.md.")
-    parser.add_argument("--program", type=Path, required=True, help="the built program")
-    parser.add_argument("--check", action="store_true")
-    arguments = parser.parse_args()
-    text = page_text(arguments.program)
-    if PAGE.exists() and PAGE.read_text(encoding="utf-8") == text:
-        return 0
-    if arguments.check:
-        print("docs/targets.md is not up to date; run tools/make_targets_page.py", file=sys.stderr)
-        return 1
-    PAGE.write_text(text, encoding="utf-8")
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(PAGE, "tools/make_targets_page.py", page_text))
