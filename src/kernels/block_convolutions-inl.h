@@ -31,6 +31,8 @@ constexpr bool kIsWide = kParts == 1 || (kIsArm && kHasDot);
 constexpr size_t kSumOutputs = kIsWide && !kIsArm ? 6 : 4;
 constexpr size_t kSumVectors = kIsWide ? 4 : 2;
 constexpr size_t kOneBlock = 1000;  // in place of the pieces of a block
+// Returns the pieces of a block that has code of its own, 0 where none has.
+constexpr size_t UsualPieces(size_t pieces) { return kHasUsualBlocks ? pieces : 0; }
 
 // Adds the products of `count` pieces of a block: of vectors of columns from `codes` on with those
 // of output channels, which lie next to each other.
@@ -223,11 +225,11 @@ void ConvolveWhole(const ConvolutionTask& task) {
   if (task.blocks->size() == 1) return WholeTask<true, kOneBlock>(task);
   switch (task.weights->pieces_per_block()) {
     case 8:
-      return WholeTask < true, kHasUsualBlocks ? 8 : 0 > (task);
+      return WholeTask<true, UsualPieces(8)>(task);
     case 4:
-      return WholeTask < true, kHasUsualBlocks ? 4 : 0 > (task);
+      return WholeTask<true, UsualPieces(4)>(task);
     case 2:
-      return WholeTask < true, kHasUsualBlocks ? 2 : 0 > (task);
+      return WholeTask<true, UsualPieces(2)>(task);
     default:
       return WholeTask<true, 0>(task);
   }
