@@ -130,6 +130,14 @@ void Append(const NativeOperators& more, NativeOperators& to) {
   }
 }
 
+// Returns whether products compute from codes, by what the target's operators read.
+bool UsesProducts(plan::CodeReaders products, const ApplyOptions& options,
+                  plan::OperatorSet operators) {
+  if (products == plan::CodeReaders::kAll) return true;
+  return products == plan::CodeReaders::kQuick && options.storage == Storage::kPacked &&
+         !plan::IsQuark(operators);
+}
+
 // The data that the passes share.
 struct EmitState {
   const plan::ResolvedPlan& resolved;
@@ -140,9 +148,10 @@ struct EmitState {
   std::optional<SplitPlan> split = {};          // nothing: no row is dynamic
   std::optional<plan::ResolvedPlan> rest = {};  // the rows that are not dynamic
   QuantizedWeights quantized = {};
+  const plan::TargetProfile target = plan::ProfileOf(options.target);  // read once
 
   bool ComputesFromCodes() const {
-    return emit::ComputesFromCodes(options, resolved.plan.operators);
+    return UsesProducts(target.products, options, resolved.plan.operators);
   }
 };
 
@@ -221,14 +230,13 @@ constexpr EmitPass kQuantizeDynamically{
 constexpr EmitPass kUseNativeOperators{
     .name = "use-native-operators",
     .run = [](Model& model, EmitState& state) -> PassResult {
-      state.report.native = UseNativeOperators(model, state.quantized,
-                                               plan::ProfileOf(state.options.target).contributed,
+      state.report.native = UseNativeOperators(model, state.quantized, state.target.contributed,
                                                state.options.accuracy_level, state.pool);
       return state.report.native.num_nodes > 0;
     },
     .is_wanted =
         [](const Model&, const EmitState& state) {
-          return plan::ProfileOf(state.options.target).contributed != plan::CodeReaders::kNone;
+          return state.target.contributed != plan::CodeReaders::kNone;
         }};
 
 constexpr EmitPass kLookUpRows{
@@ -256,8 +264,7 @@ constexpr EmitPass kAddPortableFunctions{
 constexpr EmitPass kUseProductOperators{
     .name = "use-product-operators",
     .run = [](Model& model, EmitState& state) -> PassResult {
-      const NativeOperators products =
-          UseProductOperators(model, plan::ProfileOf(state.options.target).products);
+      const NativeOperators products = UseProductOperators(model, state.target.products);
       Append(products, state.report.native);
       return products.num_nodes > 0;
     },
@@ -306,10 +313,7 @@ bool RecordConfig(graph::Model& model, const plan::QuantPlan& plan, const Weight
 }
 
 bool ComputesFromCodes(const ApplyOptions& options, plan::OperatorSet operators) {
-  const plan::CodeReaders products = plan::ProfileOf(options.target).products;
-  if (products == plan::CodeReaders::kAll) return true;
-  return products == plan::CodeReaders::kQuick && options.storage == Storage::kPacked &&
-         !plan::IsQuark(operators);
+  return UsesProducts(plan::ProfileOf(options.target).products, options, operators);
 }
 
 TransformReport ApplyPlan(graph::Model& model, const plan::ResolvedPlan& resolved,
