@@ -25,12 +25,8 @@ std::string ListTargets() {
 
 // Returns the keys that rules may have, with their meanings.
 std::string ListConditions() {
-  constexpr std::pair<std::string_view, plan::Subject> kSubjects[] = {
-      {"tensor_rules", plan::Subject::kTensor},
-      {"node_rules", plan::Subject::kNode},
-      {"model_rules", plan::Subject::kModel}};
   std::string list;
-  for (const auto& [name, subject] : kSubjects) {
+  for (const auto& [name, subject] : plan::kRuleLists) {
     list += fmt::format("{}:\n", name);
     for (const plan::ConditionRow& row : plan::ConditionRows()) {
       if (!row.IsAbout(subject)) continue;
@@ -43,10 +39,7 @@ std::string ListConditions() {
 void RunTargets(const std::string& name, bool lists_conditions) {
   if (lists_conditions) return Print(ListConditions());
   if (name.empty()) return Print(ListTargets());
-  plan::ProfileOf(name);  // throws with the nearest name
-  for (const auto& [built_in, text] : plan::BuiltInTargets()) {
-    if (built_in == name) Print(text);
-  }
+  Print(plan::BuiltInText(name));
 }
 
 }  // namespace

@@ -178,6 +178,12 @@ graph::Node NodeIndex::Find(const TensorUse& use) const {
        begin->second.op_type(), use.op_type);
 }
 
+std::optional<graph::Node> NodeIndex::Only(std::string_view key) const {
+  const auto [begin, end] = nodes_.equal_range(key);
+  if (begin == end || std::next(begin) != end) return std::nullopt;
+  return begin->second;
+}
+
 std::string DescribeRow(const QuantPlan& plan, size_t row) {
   BITPRESS_DCHECK(row < plan.tensors.size());
   const TensorPlan& tensor = plan.tensors[row];

@@ -129,6 +129,8 @@ class NodeIndex {
   // Returns the node that a use means: the one of that key and operator type. Throws
   // Error(kInvalidArgument) with the nearest key.
   graph::Node Find(const TensorUse& use) const;
+  // Returns the node of a key, if there is one such node only.
+  std::optional<graph::Node> Only(std::string_view key) const;
 
  private:
   std::map<std::string, int, std::less<>> name_counts_;

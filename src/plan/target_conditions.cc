@@ -449,17 +449,11 @@ std::string_view ArgumentText(ArgumentKind kind) {
 
 PlannedModel::PlannedModel(const QuantPlan& plan, const graph::Model& model)
     : model_(model), index_(model) {
-  for (const Node& node : model.AllNodes()) nodes_.emplace(index_.KeyOf(node), node);
   for (const TensorPlan& row : plan.tensors) {
     if (!row.is_quantized()) continue;
     values_.emplace(row.value, &row);
     for (const TensorUse& use : row.uses) reads_.emplace(std::pair(use.node, use.input), &row);
   }
-}
-
-std::optional<Node> PlannedModel::NodeOf(const std::string& key) const {
-  if (nodes_.count(key) != 1) return std::nullopt;
-  return nodes_.find(key)->second;
 }
 
 const TensorPlan* PlannedModel::RowAt(const std::string& node, int64_t input) const {

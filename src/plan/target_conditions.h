@@ -17,8 +17,12 @@
 
 namespace bitpress::plan {
 
-// What a rule is about.
+// A rule is about one of these.
 enum class Subject { kTensor, kNode, kModel };
+// The lists of a target's file that have the rules of each.
+inline constexpr std::pair<const char*, Subject> kRuleLists[] = {{"tensor_rules", Subject::kTensor},
+                                                                 {"node_rules", Subject::kNode},
+                                                                 {"model_rules", Subject::kModel}};
 
 // The argument of a condition.
 enum class ArgumentKind {
@@ -41,7 +45,7 @@ struct Condition {
   std::vector<double> numbers = {};
 };
 
-// What a condition finds. It is not known if all of it is empty.
+// A condition finds this. It is not known if all of it is empty.
 struct Found {
   std::optional<bool> truth = {};
   std::vector<std::string> words = {};
@@ -56,7 +60,7 @@ class PlannedModel {
 
   const graph::Model& model() const { return model_; }
   // Returns the node of a key of the plan, if the model has one of that name only.
-  std::optional<graph::Node> NodeOf(const std::string& key) const;
+  std::optional<graph::Node> NodeOf(const std::string& key) const { return index_.Only(key); }
   // Returns the row of what a node reads at an input; null if none is quantized.
   const TensorPlan* RowAt(const std::string& node, int64_t input) const;
   // Returns the row of what a node gives.
@@ -66,7 +70,6 @@ class PlannedModel {
  private:
   const graph::Model& model_;
   const NodeIndex index_;
-  std::multimap<std::string, graph::Node> nodes_;
   std::map<std::pair<std::string, int64_t>, const TensorPlan*> reads_;
   std::map<std::string, const TensorPlan*> values_;
 };

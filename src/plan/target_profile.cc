@@ -32,10 +32,6 @@ constexpr std::array<std::pair<std::string_view, CodeReaders>, 4> kReaderWords{
 constexpr std::array<std::pair<std::string_view, Storage>, 3> kStorageWords{
     {{"packed", Storage::kPacked}, {"simulated", Storage::kSimulated}, {"qdq", Storage::kQdq}}};
 
-constexpr std::pair<const char*, Subject> kRuleLists[] = {{"tensor_rules", Subject::kTensor},
-                                                          {"node_rules", Subject::kNode},
-                                                          {"model_rules", Subject::kModel}};
-
 Condition ReadCondition(ObjectReader& reader, const ConditionRow& row) {
   const std::string key(row.key);
   Condition condition{.key = key};
@@ -192,11 +188,7 @@ std::vector<std::string> BuiltInNames() {
 }
 
 TargetProfile BuiltInProfile(const std::string& name) {
-  for (const auto& [built_in, text] : BuiltInTargets()) {
-    if (built_in == name) return ReadProfile(ParseJson(text), name);
-  }
-  Fail(ErrorCode::kInvalidArgument, "'{}' is not one of {}{}; a file of a target ends in .json",
-       name, Join(BuiltInNames(), "|"), DidYouMean(name, BuiltInNames()));
+  return ReadProfile(ParseJson(BuiltInText(name)), name);
 }
 
 // Returns whether a row, node or model meets all conditions; nothing if one of them is not known
@@ -214,6 +206,8 @@ std::optional<bool> MeetsAll(const TargetRule& rule, const std::vector<Condition
     if (!meets && met.value_or(false)) met = std::nullopt;
     if (meets == false) met = false;
     if (meets == says_met && !found.text.empty()) texts.push_back(found.text);
+    // The others change nothing, and take time at every node.
+    if (met == false && (says_met || !texts.empty())) break;
   }
   return met;
 }
@@ -287,6 +281,14 @@ std::optional<double> OnlyNumber(const TargetRule& rule, std::string_view key) {
 }
 
 }  // namespace
+
+std::string_view BuiltInText(const std::string& name) {
+  for (const auto& [built_in, text] : BuiltInTargets()) {
+    if (built_in == name) return text;
+  }
+  Fail(ErrorCode::kInvalidArgument, "'{}' is not one of {}{}; a file of a target ends in .json",
+       name, Join(BuiltInNames(), "|"), DidYouMean(name, BuiltInNames()));
+}
 
 TargetProfile ProfileOf(const Target& target) {
   if (!target.text().ends_with(".json")) return BuiltInProfile(target.text());

@@ -1,4 +1,4 @@
-// What models are written for, a value for each target: whose operators read the codes of weights,
+// Models are written for these, a value for each target: whose operators read the codes of weights,
 // what a configuration has to be, and the rules about tensors, nodes and models. The planner and
 // the writer read the profile. It is a JSON file: the built-in ones lie in targets/, others belong
 // to users and have the same form (docs/targets.md):
@@ -73,6 +73,9 @@ struct TargetProfile {
 // Returns the names of the built-in targets and their JSON files as texts, in the order of help
 // (CMakeLists.txt).
 const std::vector<std::pair<std::string, std::string_view>>& BuiltInTargets();
+
+// Returns the file of a built-in target. Throws Error(kInvalidArgument) with the nearest name.
+std::string_view BuiltInText(const std::string& name);
 
 // Returns a built-in target or that of a file. Throws Error(kInvalidArgument) with the nearest
 // name, or naming the file and what is wrong in it, and Error(kIo) if it cannot be read.
