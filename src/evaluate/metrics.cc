@@ -231,8 +231,9 @@ void ExpectedTop1::Add(std::span<const double> reference, std::span<const double
   chance_.Add(1 / static_cast<double>(reference.size()));
   const auto wanted = TopClass(reference), found = TopClass(scores);
   if (!wanted) return;
-  reference_.Add(ProbabilityOf(reference, *wanted));
-  if (found) model_.Add(ProbabilityOf(reference, *found));
+  const double likeliest = ProbabilityOf(reference, *wanted);
+  reference_.Add(likeliest);
+  if (found) model_.Add(found == wanted ? likeliest : ProbabilityOf(reference, *found));
 }
 
 void ExpectedTop1::Add(const ExpectedTop1& other) {
