@@ -7,6 +7,7 @@
 #include "formats/format_spec.h"
 #include "interop/decisions.h"
 #include "interop/files.h"
+#include "ops/operator_traits.h"
 
 namespace bitpress::interop {
 namespace {
@@ -149,11 +150,9 @@ void FollowOthers(QuantPlan& plan) {
 
 // Returns whether all its readers add it to their products.
 bool IsBias(const Decision& decision) {
-  constexpr std::string_view kProducts[] = {"Conv", "ConvTranspose", "Gemm"};
   return !decision.uses.empty() &&
          std::ranges::all_of(decision.uses, [&](const plan::TensorUse& use) {
-           return use.input == 2 &&
-                  std::ranges::find(kProducts, use.op_type) != std::end(kProducts);
+           return use.input == 2 && ops::TraitsNamed(use.op_type).is_product();
          });
 }
 
