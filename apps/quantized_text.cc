@@ -327,6 +327,9 @@ std::string DescribeQuantized(const tasks::QuantizeOptions& options,
   for (const emit::PortableFunctions::Omission& omission : report.transform.portable.omissions) {
     text += fmt::format("  needs our library: {}: {}\n", omission.op_type, omission.reason);
   }
+  std::vector<std::string> not_standard;
+  for (const auto& [name, why] : report.transform.not_standard) not_standard.push_back(why);
+  text += ListCounted("packed, for the ONNX standard has no form of them", not_standard);
   if (report.guard && (is_verbose || IsNoteworthy(*report.guard))) {
     text += DescribeGuard(*report.guard, plan.config.guard.value_or(0));
   }

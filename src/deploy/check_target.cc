@@ -10,6 +10,7 @@
 #include "base/available_memory.h"
 #include "base/error.h"
 #include "base/scratch_folder.h"
+#include "base/thread_pool.h"
 #include "graph/model.h"
 #include "graph/stored_bytes.h"
 #include "ops/integer_operators.h"
@@ -17,6 +18,7 @@
 #include "runtime/optimize.h"
 #include "runtime/ort_library.h"
 #include "runtime/session.h"
+#include "weights/decode_standard.h"
 
 namespace bitpress::deploy {
 namespace {
@@ -232,13 +234,18 @@ class TargetCheck {
 
   void CheckFile() {
     Begin("before it loads the model");
-    const Model written = Model::Load(model_);
+    Model written = Model::Load(model_);
     report_.library_operators = LibraryOperators(written);
     try {
       written.CheckInFull();
     } catch (const Error& error) {
       report_.checker_error = error.what();
     }
+    ThreadPool pool(1);
+    report_.num_decoded = weights::DecodeStandard(written, pool, {});
+    if (report_.num_decoded == 0) return;
+    model_ = folder_.path() / "decoded.onnx";
+    written.Save(model_);
   }
 
   void Load() {
@@ -319,7 +326,9 @@ class TargetCheck {
     Begin("running the given model");
     // Both models beside each other may take more memory than there is. Closeness needs one.
     const std::optional<uint64_t> memory = AvailableMemory();
-    const bool is_timed = !memory || graph::StoredBytes(options_.given) < *memory / 3;
+    // Weights that were decoded for this run take another time than those of the file.
+    const bool is_timed = report_.num_decoded == 0 &&
+                          (!memory || graph::StoredBytes(options_.given) < *memory / 3);
     if (report_.is_made_up && !is_timed) return;
     const std::vector<runtime::ValueDescription> inputs = runs_.session->inputs();
     const std::vector<runtime::ValueDescription> outputs = runs_.session->outputs();
@@ -341,7 +350,7 @@ class TargetCheck {
     }
   }
 
-  const std::filesystem::path& model_;
+  std::filesystem::path model_;
   const std::vector<std::vector<Tensor>>& samples_;
   const CheckTargetOptions& options_;
   const ScratchFolder folder_;

@@ -42,6 +42,7 @@ struct TargetReport {
   bool is_loaded = false;
   bool is_run = false;
   bool is_made_up = false;
+  size_t num_decoded = 0;
   std::string error;
   std::string crash;
   std::string checker_error;
@@ -65,6 +66,9 @@ constexpr auto FieldsOf(const TargetReport*) {
       Field{"is_made_up", &TargetReport::is_made_up,
             "No sample was given. The model ran on a few tokens if it takes tokens, else on zeros "
             "and noise, with unknown dimensions as 1."},
+      Field{"num_decoded", &TargetReport::num_decoded,
+            "The weights that became floats to run the model, because the runtime has no "
+            "DequantizeLinear for their types. The file is as it was."},
       Field{"error", &TargetReport::error,
             "The error of loading or running. '' if there was none."},
       Field{"crash", &TargetReport::crash,

@@ -16,6 +16,7 @@
 #include "emit/use_product_operators.h"
 #include "ops/quantizer_nodes.h"
 #include "plan/target_profile.h"
+#include "weights/standard_form.h"
 
 namespace bitpress::emit {
 namespace {
@@ -40,6 +41,10 @@ WantedOpset WantedOpsetOf(const graph::Model& model, const plan::ResolvedPlan& r
   const IntegerReaders integer_readers(resolved);
   for (const plan::TensorPlan& row : plan.tensors) {
     if (!row.is_quantized()) continue;
+    if (!row.integer && row.role != plan::Role::kActivation && options.storage == Storage::kQdq &&
+        plan.operators == plan::OperatorSet::kBitpress) {
+      wanted.Add(weights::StandardOpset(row.Spec()));
+    }
     if (row.integer && row.role != plan::Role::kActivation && !row.has_scale_of_products() &&
         !integer_readers.Contain(row)) {
       if (options.storage == Storage::kPacked) wanted.Add(weights::kFirstPackedOpset);
@@ -181,10 +186,14 @@ constexpr EmitPass kSplitPlan{.name = "split-plan",
 constexpr EmitPass kQuantizeWeights{
     .name = "quantize-weights",
     .run = [](Model& model, EmitState& state) -> PassResult {
-      state.quantized =
-          QuantizeWeights(model, *state.rest, state.options.storage, state.pool, state.progress,
-                          state.ComputesFromCodes() ? kLeastPackedKernel : kLeastPackedElements);
+      state.quantized = QuantizeWeights(
+          model, *state.rest,
+          {.storage = state.options.storage,
+           .least_kernel = state.ComputesFromCodes() ? kLeastPackedKernel : kLeastPackedElements,
+           .least_opset = static_cast<int64_t>(state.options.least_opset)},
+          state.pool, state.progress);
       state.report.weights = state.quantized.weights;
+      state.report.not_standard = state.quantized.not_standard;
       return state.quantized.is_modified;
     },
     .requires_before = FitsRest,

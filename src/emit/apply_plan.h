@@ -40,6 +40,8 @@ struct TransformReport {
   PortableFunctions portable;
   NativeOperators native;    // empty where weights are decoded, as for Target::kPortable
   IntegerOperators integer;  // IntegerForm::kQOperator
+  // The weights that Storage::kQdq packed, because ONNX has no form for them: name and reason.
+  std::vector<std::pair<std::string, std::string>> not_standard;
   // The statistics of the quantized weights. Their errors are known once the model has been
   // written.
   std::vector<std::shared_ptr<const weights::WeightStatistics>> weights;

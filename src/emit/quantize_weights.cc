@@ -13,6 +13,7 @@
 #include "plan/pair_safety.h"
 #include "weights/integer_weight.h"
 #include "weights/packed_nodes.h"
+#include "weights/standard_form.h"
 #include "weights/unpack_functions.h"
 #include "weights/unpack_integers.h"
 #include "weights/weight_store.h"
@@ -36,14 +37,13 @@ int64_t OpsetOf(const Model& model) {
 
 class WeightQuantizer {
  public:
-  WeightQuantizer(Model& model, const plan::ResolvedPlan& resolved, Storage storage,
-                  ThreadPool& pool, const ProgressSink& sink, int64_t least_kernel)
+  WeightQuantizer(Model& model, const plan::ResolvedPlan& resolved, const StorageOptions& options,
+                  ThreadPool& pool, const ProgressSink& sink)
       : model_(model),
         resolved_(resolved),
         plan_(resolved.plan),
         index_(model),
-        storage_(storage),
-        least_kernel_(least_kernel),
+        options_(options),
         scales_(resolved.scales),
         activations_(plan::ActivationsOfNodes(resolved.plan)),
         integer_readers_(resolved),
@@ -59,7 +59,7 @@ class WeightQuantizer {
     for (const TensorPlan& row : plan_.tensors) {
       if (IsWeightRow(row) && !IsDone(row)) rows.emplace_back(&row, IsReadElsewhere(row));
     }
-    if (storage_ == Storage::kPacked) tied_ = FindTiedTables(model_, resolved_);
+    if (options_.storage == Storage::kPacked) tied_ = FindTiedTables(model_, resolved_);
     store_.set_num_weights(rows.size() - tied_.size());
     PrepareIntegers();
     // Tables come first, so that heads find what they read.
@@ -101,10 +101,10 @@ class WeightQuantizer {
 
   // Returns the reason why a weight cannot be packed in any format; empty if it can.
   std::string WhyNotPacked(const graph::HeldInitializer& source) const {
-    if (storage_ == Storage::kSimulated) return "storage=simulated";
+    if (options_.storage == Storage::kSimulated) return "storage=simulated";
     const int64_t num_elements = NumElements(source.dims);
     const bool is_kernel = source.dims.size() == 3 || source.dims.size() == 4;
-    if (num_elements < (is_kernel ? least_kernel_ : kLeastPackedElements)) {
+    if (num_elements < (is_kernel ? options_.least_kernel : kLeastPackedElements)) {
       return fmt::format("its {} elements are too few", num_elements);
     }
     if (opset_ < weights::kFirstPackedOpset) {
@@ -217,19 +217,20 @@ class WeightQuantizer {
       return tensors;
     };
     const bool is_per_block = row.integer->granularity == plan::Granularity::kPerBlock;
-    // Scales of half-precision models would have to be FLOAT16 there, too coarse for them; blocks
-    // cannot run over several dimensions. Codes of 32 bits have no integer kernel, but ONNX Runtime
-    // fuses their DequantizeLinear all the same, and then refuses the model. And it makes a
-    // QLinearConv of any Conv between quantizers, which does not run with blocks.
-    const bool is_dequantized = storage_ == Storage::kQdq
-                                    ? opset_ >= DequantizeOpset(row) && !DecodesInBodies(row)
-                                    : storage_ == Storage::kPacked && integer_readers_.Contain(row);
-    if (is_dequantized && source.type != DataType::kFloat16 && !row.flatten &&
-        ElementBits(weight->code_type()) < 32 && !(is_per_block && IsReadByConv(row))) {
-      store_.StoreDequantized(target,
-                              {weight->code_type(), source.dims, weight->scale_dims(),
-                               weight->axis(), is_per_block ? row.integer->block_size : 0},
-                              quantize, *statistics);
+    // Scales of half-precision models would have to be FLOAT16 there, too coarse for them. Codes of
+    // 32 bits have no integer kernel, but ONNX Runtime fuses their DequantizeLinear all the same,
+    // and then refuses the model.
+    const bool is_dequantized =
+        options_.storage == Storage::kQdq
+            ? opset_ >= DequantizeOpset(row) && !DecodesInBodies(row)
+            : options_.storage == Storage::kPacked && integer_readers_.Contain(row);
+    if (is_dequantized && source.type != DataType::kFloat16 &&
+        ElementBits(weight->code_type()) < 32 && !(is_per_block && IsConvOnIntegers(row))) {
+      store_.StoreDequantized(
+          target,
+          {weight->code_type(), source.dims, weight->code_dims(), weight->scale_dims(),
+           weight->axis(), is_per_block ? row.integer->block_size : 0},
+          quantize, *statistics);
       return;
     }
     statistics->unpacked_reason = WhyNotPacked(source);
@@ -253,10 +254,20 @@ class WeightQuantizer {
     });
   }
 
-  static bool IsReadByConv(const TensorPlan& row) {
-    return std::ranges::any_of(row.uses, [](const plan::TensorUse& use) {
-      return ops::TraitsNamed(use.op_type).product == ops::Product::kConv;
+  // Returns whether a Conv between quantizers reads a weight. ONNX Runtime makes a QLinearConv of
+  // it, which does not run with blocks.
+  bool IsConvOnIntegers(const TensorPlan& row) const {
+    return std::ranges::any_of(row.uses, [&](const plan::TensorUse& use) {
+      return ops::TraitsNamed(use.op_type).product == ops::Product::kConv &&
+             integer_readers_.Contain(use);
     });
+  }
+
+  // Returns the reason why no DequantizeLinear may stand behind the codes of a weight of floats.
+  std::string WhyNotDequantized(const TensorPlan& row, bool is_per_block) const {
+    if (DecodesInBodies(row)) return "a body reads it";
+    if (is_per_block && IsConvOnIntegers(row)) return "a Conv on integers reads its blocks";
+    return "";
   }
 
   void StoreIntegerBias(const std::shared_ptr<const weights::IntegerWeight>& weight,
@@ -266,7 +277,7 @@ class WeightQuantizer {
     std::vector<int64_t> scale_dims;
     if (!weight->scale_dims().empty()) scale_dims = {NumElements(bias.dims)};
     store_.StoreDequantized(
-        target, {DataType::kInt32, bias.dims, scale_dims, 0, 0},
+        target, {DataType::kInt32, bias.dims, bias.dims, scale_dims, 0, 0},
         [weight, node, bias, input_scale, statistics, &pool = pool_] {
           return weights::QuantizeBias(bias, input_scale, weight->Params(pool),
                                        weight->scale_dims().empty(), weight->LostMeans(node, pool),
@@ -333,6 +344,30 @@ class WeightQuantizer {
     result_.weights.push_back(statistics);
   }
 
+  // Stores a weight as standard ONNX has it. Returns false, and notes why, if there is no such
+  // form.
+  bool StoreStandard(const TensorPlan& row, const std::shared_ptr<const weights::WeightJob>& job,
+                     bool has_copy, const std::shared_ptr<weights::WeightStatistics>& statistics) {
+    weights::StandardForm form = weights::StandardFormOf(*job, opset_, options_.least_opset);
+    if (form.why_not.empty()) form.why_not = WhyNotDequantized(row, form.block_size > 0);
+    if (!form.why_not.empty()) {
+      result_.not_standard.emplace_back(row.value, form.why_not);
+      return false;
+    }
+    const std::string target = has_copy ? model_.FreshName(row.value + "_quantized") : row.value;
+    statistics->quantized = target;
+    if (!has_copy) MoveReadersAway(row, target);
+    store_.StoreStandard(
+        target, job->source(), form,
+        [job, form, statistics, &pool = pool_] {
+          return weights::EncodeStandard(*job, form, pool, *statistics);
+        },
+        *statistics);
+    Redirect(row, target, has_copy);
+    result_.weights.push_back(statistics);
+    return true;
+  }
+
   void Replace(const TensorPlan& row, bool has_copy) {
     const std::string reader = ReaderOf(row);
     const auto given = weight_scales_.find(plan::ScaleKeyOf(row));
@@ -343,7 +378,9 @@ class WeightQuantizer {
     statistics->value = row.value;
     statistics->format = row.format;
     statistics->num_elements = NumElements(job->source().dims);
-    if (storage_ == Storage::kQdq && WhyNoOperatorBehind(row).empty()) {
+    if (options_.storage == Storage::kQdq && plan_.operators == plan::OperatorSet::kBitpress) {
+      if (StoreStandard(row, job, has_copy, statistics)) return;
+    } else if (options_.storage == Storage::kQdq && WhyNoOperatorBehind(row).empty()) {
       return LeaveToOperator(row, *job, statistics,
                              given == weight_scales_.end()
                                  ? std::nullopt
@@ -396,8 +433,7 @@ class WeightQuantizer {
   const plan::ResolvedPlan& resolved_;
   const QuantPlan& plan_;
   plan::NodeIndex index_;
-  Storage storage_;
-  int64_t least_kernel_;
+  StorageOptions options_;
   const plan::ScaleTable& scales_;
   std::map<std::string, const TensorPlan*> activations_;  // by the key of the node that reads them
   IntegerReaders integer_readers_;
@@ -460,11 +496,11 @@ plan::ResolvedPlan SplitReadersInBodies(const Model& model, plan::ResolvedPlan r
   return resolved;
 }
 
-QuantizedWeights QuantizeWeights(Model& model, const plan::ResolvedPlan& resolved, Storage storage,
-                                 ThreadPool& pool, const ProgressSink& progress,
-                                 int64_t least_kernel) {
+QuantizedWeights QuantizeWeights(Model& model, const plan::ResolvedPlan& resolved,
+                                 const StorageOptions& options, ThreadPool& pool,
+                                 const ProgressSink& progress) {
   plan::CheckFits(resolved.plan, model);
-  return WeightQuantizer(model, resolved, storage, pool, progress, least_kernel).Run();
+  return WeightQuantizer(model, resolved, options, pool, progress).Run();
 }
 
 }  // namespace bitpress::emit

@@ -42,6 +42,8 @@ struct QuantizedWeights {
   // replaced. Errors are known once the model has been written.
   std::vector<std::shared_ptr<const weights::WeightStatistics>> weights;
   std::vector<Packed> packed;
+  // Those that Storage::kQdq packs all the same: name and reason.
+  std::vector<std::pair<std::string, std::string>> not_standard;
   // The rows of floats that operators are to quantize (Storage::kQdq), with the scale of those that
   // have one. They are rows of the plan.
   std::map<const plan::TensorPlan*, std::optional<float>> behind_operators;
@@ -53,6 +55,15 @@ struct QuantizedWeights {
 inline constexpr int64_t kLeastPackedElements = 512;
 // The same for kernels of convolutions that operators of ours read.
 inline constexpr int64_t kLeastPackedKernel = 64;
+
+// How weights are stored.
+struct StorageOptions {
+  Storage storage = Storage::kPacked;
+  // Weights of three or four dimensions are packed from so many elements on, others from
+  // kLeastPackedElements on.
+  int64_t least_kernel = kLeastPackedElements;
+  int64_t least_opset = 0;  // the operator set that the user asked for
+};
 
 // The nodes of a plan that read integers as activations. Activations without a scale, because
 // nothing was seen of them or the guard left them float, are no integers.
@@ -89,8 +100,9 @@ plan::ResolvedPlan SplitReadersInBodies(const graph::Model& model, plan::Resolve
 // integer product has the scale of input times weight. It stays float if `resolved.scales` has no
 // scale for the input. Biases of other integer formats are quantized as weights are.
 //
-// Weights of three or four dimensions are packed from `least_kernel` elements on, others from
-// kLeastPackedElements on.
+// Storage::kQdq: weights become codes behind a DequantizeLinear, integers and other formats as the
+// standard has them (weights/standard_form.h), with any number of elements. Quark's operators
+// quantize floats instead. Weights without such a form are packed, and `not_standard` says why.
 //
 // A head whose matrix is the transpose of a table that the model looks rows up in (tied_tables.h)
 // reads the packed table through a Transpose, which ONNX Runtime folds when it loads the model.
@@ -99,8 +111,7 @@ plan::ResolvedPlan SplitReadersInBodies(const graph::Model& model, plan::Resolve
 // if the plan does not fit (plan::CheckFits). Writing the model throws Error(kInvalidModel) naming
 // node, tensor and index of the first NaN or infinity.
 QuantizedWeights QuantizeWeights(graph::Model& model, const plan::ResolvedPlan& resolved,
-                                 Storage storage, ThreadPool& pool,
-                                 const ProgressSink& progress = {},
-                                 int64_t least_kernel = kLeastPackedElements);
+                                 const StorageOptions& options, ThreadPool& pool,
+                                 const ProgressSink& progress = {});
 
 }  // namespace bitpress::emit

@@ -35,7 +35,7 @@ std::vector<float> Expected(const std::vector<float>& x, const plan::TensorPlan&
 
 QuantizedWeights Quantize(graph::Model& model, const plan::QuantPlan& plan, size_t threads = 2) {
   ThreadPool pool(threads);
-  QuantizedWeights result = QuantizeWeights(model, {plan}, Storage::kSimulated, pool);
+  QuantizedWeights result = QuantizeWeights(model, {plan}, {Storage::kSimulated}, pool);
   model.Materialize();
   return result;
 }
@@ -204,7 +204,7 @@ TEST(QuantizeWeights, ReportsProgress) {
     EXPECT_EQ(total, 5u);
     done.push_back(step);
   };
-  QuantizeWeights(model, {plan}, Storage::kSimulated, pool, sink);
+  QuantizeWeights(model, {plan}, {Storage::kSimulated}, pool, sink);
   EXPECT_TRUE(done.empty());
   model.Materialize();
   EXPECT_THAT(done, testing::ElementsAre(1, 2, 3, 4, 5));
@@ -288,7 +288,10 @@ TEST(StorageQdq, QuantizersStandOnWeightsAndBiases) {
   EXPECT_EQ(write("bf16", "quark")["ExtendedDequantizeLinear"], rows("bf16"));
   EXPECT_EQ(write("bf16", "quark_cast")["Cast"], 2 * rows("bf16"));
   EXPECT_EQ(write("mx6", "quark_cast")["BFPQuantizeDequantize"], rows("mx6"));
-  EXPECT_EQ(write("mx6", "bitpress")["QuantizeDequantize_mx6"], rows("mx6"));
+  // Ours stand on activations only: weights are codes.
+  std::map<std::string, int> ours = write("mx6", "bitpress");
+  EXPECT_GT(ours["QuantizeDequantize_mx6"], 0);
+  EXPECT_EQ(ours["QuantizeDequantize_mx6"] + ours["DequantizeLinear"], rows("mx6"));
 }
 
 TEST(StorageQdq, WeightsOfAScaleAreDividedByIt) {

@@ -46,7 +46,7 @@ void Quantize(graph::Model& model, const std::string& format, const std::string&
               {"activations=none", "weights=" + format, "weight_granularity=" + granularity,
                "weight_symmetric=" + symmetric, "weight_block_size=7"});
   ThreadPool pool(2);
-  QuantizeWeights(model, {plan}, storage, pool);
+  QuantizeWeights(model, {plan}, {storage}, pool);
   model.Materialize();
 }
 

@@ -24,10 +24,16 @@ bool IsUnpacked(const graph::Model& model, std::string_view value) {
   return producer && IsUnpack(*producer);
 }
 
-// Returns the float value that goes into Div [-> Clip] -> quantizer -> Mul, or into Cast -> Cast.
+// Returns the float value that goes into Div [-> Clip] -> quantizer -> Mul, or into Cast -> Cast;
+// "" behind the Cast of a constant of 16 bits.
 std::optional<std::string> QuantizedByStandardOperators(const graph::Model& model,
                                                         const graph::Node& last) {
   std::optional<graph::Node> first = model.Producer(last.input(0));
+  if (IsOperator(last, "Cast") && model.IsInitializer(last.input(0))) {
+    const DataType type = model.InfoOf(last.input(0)).type;
+    const bool is_half = type == DataType::kBFloat16 || type == DataType::kFloat16;
+    return is_half ? std::optional<std::string>("") : std::nullopt;
+  }
   if (IsOperator(last, "Cast") && IsOperator(first, "Cast")) {
     const auto type = static_cast<DataType>(first->GetInt("to", 0));
     const bool is_narrow = type == DataType::kBFloat16 || type == DataType::kFloat16 ||
@@ -77,7 +83,13 @@ std::map<std::string, size_t> QuantizedOperators(const graph::Model& model) {
 
 std::optional<std::string> QuantizedFrom(const graph::Model& model, std::string_view value) {
   if (IsUnpacked(model, value)) return "";
-  const std::optional<graph::Node> last = model.Producer(value);
+  std::optional<graph::Node> last = model.Producer(value);
+  if (IsOperator(last, "Reshape")) {  // blocks of a weight that run over several dimensions
+    last = model.Producer(last->input(0));
+    const bool is_weight = IsOperator(last, "DequantizeLinear") && last->num_inputs() > 0 &&
+                           model.IsInitializer(last->input(0));
+    return is_weight ? std::optional<std::string>("") : std::nullopt;
+  }
   if (last && (IsOperator(last, "Mul") || IsOperator(last, "Cast"))) {
     return QuantizedByStandardOperators(model, *last);
   }

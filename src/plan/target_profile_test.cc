@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <regex>
 #include <string>
 
 #include "base/error.h"
@@ -25,6 +26,24 @@ TEST(TargetProfile, EveryBuiltInFileIsRead) {
       EXPECT_NE(rule.source, "") << name << ": " << rule.says;
     }
   }
+}
+
+TEST(TargetProfile, RemediesNameConfigurationsThatExist) {
+  const std::regex first("--config ([A-Za-z0-9_]+)");
+  const std::regex more("^(?:, | or )([A-Za-z0-9_]+)");
+  size_t num_names = 0;
+  for (const auto& [target, text] : BuiltInTargets()) {
+    for (const TargetRule& rule : ProfileOf(target).rules) {
+      std::string rest = rule.remedy;
+      std::smatch match;
+      for (bool is_first = true; std::regex_search(rest, match, is_first ? first : more);
+           is_first = false, ++num_names) {
+        EXPECT_NO_THROW(ConfigByName(match[1].str())) << target << ": " << rule.remedy;
+        rest = match.suffix();
+      }
+    }
+  }
+  EXPECT_GT(num_names, 10U);
 }
 
 TEST(TargetProfile, NamesWhatIsWrongInAFile) {

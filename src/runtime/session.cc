@@ -164,10 +164,13 @@ std::string MissingKernel(std::string_view message,
       message.substr(between + kBetween.size(), end - between - kBetween.size());
   const std::string types = TypesReadBy(name, load_graph);
   if (types.empty()) return "";
+  const std::string_view kernel = message.substr(op, between - op);
   return fmt::format(
-      "ONNX Runtime {} has no kernel of {} for {}, needed by node '{}': a model of other types, "
-      "FLOAT or FLOAT16, runs",
-      OrtVersion(), message.substr(op, between - op), types, name);
+      "ONNX Runtime {} has no kernel of {} for {}, needed by node '{}': {}", OrtVersion(), kernel,
+      types, name,
+      kernel.starts_with("DequantizeLinear")
+          ? "`bitpress unpack` writes a model with such weights as floats, which runs"
+          : "a model of other types, FLOAT or FLOAT16, runs");
 }
 
 // Returns LoadError. If an operator is missing, the message also names the node that needs it, and

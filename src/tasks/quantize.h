@@ -159,6 +159,10 @@ constexpr auto FieldsOf(const QuantizeReport*) {
       ComputedField{"integer_operators",
                     [](const Report& report) { return report.transform.integer; },
                     "Nodes that form=qoperator wrote as operators on codes."},
+      ComputedField{"not_standard",
+                    [](const Report& report) { return report.transform.not_standard; },
+                    "Weights that storage=qdq packed, with the reason why the ONNX standard has no "
+                    "form for them."},
       ComputedField{"needs_library",
                     [](const Report& report) { return report.transform.portable.omissions; },
                     "Operators that run only with the operator library."},

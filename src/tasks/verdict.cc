@@ -39,6 +39,10 @@ std::string SizeLine(const QuantizeReport& report) {
                   HumanBytes(report.output_bytes), 100 * share, HumanBytes(report.input_bytes));
   if (report.target && report.target->is_run) {
     line += fmt::format("; {} loads and runs it", report.target->runtime);
+    if (const size_t count = report.target->num_decoded; count > 0) {
+      line += fmt::format(" with {} decoded, whose types it has no DequantizeLinear for",
+                          WithNoun(count, "weight"));
+    }
   }
   return line;
 }

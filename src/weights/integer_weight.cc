@@ -140,6 +140,15 @@ void IntegerWeight::DescribeScales(const plan::TensorPlan& row) {
   scale_dims_[axis] = view_.num_parts();
 }
 
+std::vector<int64_t> IntegerWeight::code_dims() const {
+  std::vector<int64_t> dims = source_.dims;
+  if (view_.is_per_column && scale_dims_.size() < dims.size()) {
+    dims.resize(scale_dims_.size());
+    dims.back() = view_.axis;
+  }
+  return dims;
+}
+
 IntegerLayout IntegerWeight::Layout() const {
   IntegerLayout layout{
       {view_.outer, view_.axis, view_.inner}, view_.length, view_.is_per_column, {}};

@@ -43,6 +43,9 @@ class IntegerWeight {
   // Returns the dimensions of the scales: none per tensor, [axis] per axis, and per block those of
   // the weight with a scale for each block of the axis.
   const std::vector<int64_t>& scale_dims() const { return scale_dims_; }
+  // Returns the dimensions of the codes in front of a DequantizeLinear: those of the weight, with
+  // the dimensions that a block runs over as one.
+  std::vector<int64_t> code_dims() const;
   DataType code_type() const { return code_type_; }
   const graph::HeldInitializer& source() const { return source_; }
   const formats::IntegerSpec& spec() const { return spec_; }

@@ -1,13 +1,11 @@
 #include "weights/native_weight.h"
 
 #include <algorithm>
-#include <bit>
-#include <cmath>
-#include <limits>
 #include <span>
 #include <utility>
 
 #include "base/error.h"
+#include "weights/whole_numbers.h"
 
 namespace bitpress::weights {
 namespace {
@@ -71,25 +69,6 @@ std::vector<Tensor> EncodeIntegers(const IntegerWeight& weight, const NativeForm
   return tensors;
 }
 
-// A finite float as an odd number (or 0) times a power of two.
-struct OddTimesPower {
-  explicit OddTimesPower(float value) {
-    constexpr uint32_t kMantissa = 0x7FFFFF;
-    const auto bits = std::bit_cast<uint32_t>(value);
-    const auto biased = static_cast<int>(bits >> 23U & 0xFFU);
-    uint32_t magnitude = bits & kMantissa;
-    if (biased > 0) magnitude |= kMantissa + 1;
-    if (magnitude == 0) return;
-    const int zeros = std::countr_zero(magnitude);
-    exponent = std::max(biased, 1) - 150 + zeros;
-    odd = static_cast<int64_t>(magnitude >> static_cast<unsigned>(zeros));
-    if (value < 0) odd = -odd;
-  }
-
-  int64_t odd = 0;
-  int exponent = std::numeric_limits<int>::max();
-};
-
 std::vector<Tensor> EncodeBlocks(const WeightJob& job, int64_t axis, const NativeForm& form,
                                  ThreadPool& pool, WeightStatistics& statistics) {
   const Tensor simulated = job.Simulate(pool, statistics);
@@ -104,20 +83,11 @@ std::vector<Tensor> EncodeBlocks(const WeightJob& job, int64_t axis, const Nativ
     for (int64_t block = 0; block < form.num_blocks(); ++block) {
       const int64_t begin = block * form.block_size;
       const int64_t end = std::min(begin + form.block_size, form.row_length);
-      int exponent = std::numeric_limits<int>::max();
-      for (int64_t i = begin; i < end; ++i) {
-        const OddTimesPower number(values[view.At(row, i, form.row_length)]);
-        exponent = std::min(exponent, number.exponent);
-      }
-      const bool is_zero = exponent == std::numeric_limits<int>::max();
-      scales[static_cast<size_t>(row * form.num_blocks() + block)] =
-          is_zero ? 1.0F : std::ldexp(1.0F, exponent);
-      for (int64_t i = begin; i < end && !is_zero; ++i) {
-        const size_t at = view.At(row, i, form.row_length);
-        const OddTimesPower number(values[at]);
-        if (number.odd == 0) continue;
-        codes[at] = static_cast<int8_t>(number.odd * (int64_t{1} << (number.exponent - exponent)));
-      }
+      scales[static_cast<size_t>(row * form.num_blocks() + block)] = ToWholeNumbers(
+          end - begin, [&](int64_t i) { return values[view.At(row, begin + i, form.row_length)]; },
+          [&](int64_t i, int64_t number) {
+            codes[view.At(row, begin + i, form.row_length)] = static_cast<int8_t>(number);
+          });
     }
   });
   tensors[0].bytes = PackRows(form.bits, form.num_rows, form.row_length, form.code_stride(),
@@ -125,22 +95,6 @@ std::vector<Tensor> EncodeBlocks(const WeightJob& job, int64_t axis, const Nativ
                                 return codes[view.At(row, i, form.row_length)] + form.middle();
                               });
   return tensors;
-}
-
-// Returns the least bits of two's complement numbers that hold the elements of a block in units of
-// its finest step.
-int BitsOf(const formats::FormatSpec& spec) {
-  double largest = 0;
-  if (spec.has_float_elements()) {
-    const formats::FloatLayout layout = formats::LayoutOf(spec.element_type);
-    largest = std::ldexp(layout.max_value, layout.bias - 1 + layout.mantissa_bits);
-  } else if (spec.is_block_float()) {
-    const int most_shift = (1 << spec.sub_block_shift_bits) - 1;
-    largest = std::ldexp((1 << (spec.element_bits - 1)) - 1, most_shift);
-  } else {
-    return spec.element_bits;
-  }
-  return 1 + static_cast<int>(std::ceil(std::log2(largest + 1)));
 }
 
 }  // namespace
@@ -184,7 +138,7 @@ NativeWeight NativeWeightOf(std::shared_ptr<const WeightJob> job) {
                    : !spec.has_exponent_scales() ? "the scales of its blocks are no powers of two"
                                                  : WhyNot(job->source(), spec.block_size);
   if (!native.why_not.empty()) return native;
-  const int bits = BitsOf(spec);
+  const int bits = WholeNumberBits(spec);
   if (bits > 8) {
     native.why_not = fmt::format("its blocks hold whole numbers of {} bits", bits);
     return native;

@@ -11,6 +11,7 @@
 #include "kernels/half.h"
 #include "kernels/pack_tensor.h"
 #include "ops/quantizer_nodes.h"
+#include "weights/decode_standard.h"
 #include "weights/native_form.h"
 #include "weights/packed_nodes.h"
 #include "weights/unpack_functions.h"
@@ -198,10 +199,11 @@ size_t UnpackWeights(Model& model, ThreadPool& pool, const ProgressSink& progres
   }
   std::map<std::string, std::string> weights;
   for (const auto& [node, form] : native) UnpackNative(model, node, form, weights, pool, step);
+  const size_t num_standard = DecodeStandard(model, pool, step);
   for (const auto& [domain, name] : model.Functions()) {
     if (domain == "bitpress" && name.starts_with("Unpack_")) model.RemoveFunction(domain, name);
   }
-  count->num_weights = nodes.size() + weights.size();
+  count->num_weights = nodes.size() + weights.size() + num_standard;
   return count->num_weights;
 }
 

@@ -66,10 +66,14 @@ std::string Position(size_t index, std::span<const int64_t> dims) {
   return fmt::format("[{}]", Join(words, ", "));
 }
 
+size_t AxisOf(const plan::TensorPlan& row, std::span<const int64_t> dims) {
+  const int64_t axis = row.axis.value_or(0);
+  return static_cast<size_t>(axis < 0 ? axis + static_cast<int64_t>(dims.size()) : axis);
+}
+
 BlockView ViewOf(const plan::TensorPlan& row, std::span<const int64_t> dims) {
   if (!row.axis) return {1, NumElements(dims), 1};
-  const auto rank = static_cast<int64_t>(dims.size());
-  const auto axis = static_cast<size_t>(*row.axis < 0 ? *row.axis + rank : *row.axis);
+  const size_t axis = AxisOf(row, dims);
   const int64_t outer = NumElements(dims.first(axis));
   const int64_t inner = NumElements(dims.subspan(axis + 1));
   return row.flatten ? BlockView{outer, dims[axis] * inner, 1}
@@ -173,6 +177,7 @@ WeightJob::WeightJob(graph::HeldInitializer source, const plan::TensorPlan& row,
       role_(plan::RoleName(row.role)),
       reader_(std::move(reader)),
       spec_(StoredSpec(row, operators)),
+      axis_(AxisOf(row, source_.dims)),
       view_(ViewOf(row, source_.dims)),
       is_scaled_(row.scaled.has_value()),
       given_scale_(row.scaled && !scale ? row.scaled->scale : scale) {}

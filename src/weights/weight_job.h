@@ -71,6 +71,9 @@ class WeightJob {
   // hold.
   const formats::FormatSpec& spec() const { return spec_; }
   const BlockView& view() const { return view_; }
+  // Returns the axis along which blocks lie, or the first one of those that they run over. 0 for a
+  // format without blocks.
+  size_t axis() const { return axis_; }
   const graph::HeldInitializer& source() const { return source_; }
   // Returns whether the weight is divided by a scale.
   bool is_scaled() const { return is_scaled_; }
@@ -97,6 +100,7 @@ class WeightJob {
   std::string role_;
   std::string reader_;
   formats::FormatSpec spec_;
+  size_t axis_;
   BlockView view_;
   bool is_scaled_ = false;
   std::optional<float> given_scale_;

@@ -37,25 +37,17 @@ void WeightStore::StorePacked(const std::string& target, const graph::HeldInitia
   for (const PackedStorage::Initializer& part : packed.parts) {
     inputs.push_back(model_.FreshName(target + "_" + part.suffix));
     tensors.push_back({inputs.back(), part.type, part.dims});
-    statistics.stored_bytes += NumBytes(part.type, NumElements(part.dims));
   }
   const std::string scale = is_scaled ? model_.FreshName(target + "_scale") : std::string();
-  if (is_scaled) {
-    tensors.push_back({scale, DataType::kFloat, {}});
-    statistics.stored_bytes += sizeof(float);
-  }
-  model_.DeferInitializers(tensors, [compute = std::move(compute), parts = packed.parts, source,
-                                     progress = progress_, num_tensors = tensors.size()] {
-    std::vector<Tensor> produced = compute();
-    source.Release();
-    produced.resize(num_tensors);
-    for (size_t i = 0; i < parts.size(); ++i) {
-      produced[i].type = parts[i].type;
-      produced[i].dims = parts[i].dims;
-    }
-    progress->Step();
-    return produced;
-  });
+  if (is_scaled) tensors.push_back({scale, DataType::kFloat, {}});
+  Defer(
+      tensors,
+      [compute = std::move(compute), source] {
+        std::vector<Tensor> produced = compute();
+        source.Release();
+        return produced;
+      },
+      statistics);
   model_.SetOpsetImport(packed.function.domain, 1);
   model_.SetFunction(packed.function);
   const bool is_half = source.type == DataType::kFloat16;
@@ -91,27 +83,111 @@ void WeightStore::StoreDequantized(const std::string& target, const Dequantizati
   const std::string codes = model_.FreshName(target + "_codes");
   const std::string scale = model_.FreshName(target + "_scale");
   const std::string zero_point = model_.FreshName(target + "_zero_point");
-  const std::vector<graph::DeferredTensor> tensors{{codes, form.type, form.dims},
+  const std::vector<graph::DeferredTensor> tensors{{codes, form.type, form.code_dims},
                                                    {scale, DataType::kFloat, form.scale_dims},
                                                    {zero_point, form.type, form.scale_dims}};
-  for (const graph::DeferredTensor& tensor : tensors) {
-    statistics.stored_bytes += NumBytes(tensor.type, NumElements(tensor.dims));
-  }
-  model_.DeferInitializers(tensors, [compute = std::move(compute), progress = progress_] {
-    std::vector<Tensor> produced = compute();
-    progress->Step();
-    return produced;
-  });
+  Defer(tensors, std::move(compute), statistics);
   graph::NodeSpec node{model_.FreshNodeName(target + "_dequantize"),
                        "DequantizeLinear",
                        "",
                        {codes, scale, zero_point},
-                       {target},
+                       {},
                        {}};
   if (!form.scale_dims.empty()) node.attributes.emplace_back("axis", form.axis);
   if (form.block_size > 0) node.attributes.emplace_back("block_size", form.block_size);
+  InsertDecoder(std::move(node), target, form.code_dims, form.dims);
+}
+
+void WeightStore::StoreStandard(const std::string& target, const graph::HeldInitializer& source,
+                                const StandardForm& form, graph::TensorProducer compute,
+                                WeightStatistics& statistics) {
+  std::vector<graph::DeferredTensor> tensors;
+  const auto add = [&](const char* suffix, DataType type, const std::vector<int64_t>& dims) {
+    tensors.push_back({model_.FreshName(target + suffix), type, dims});
+    return tensors.back().name;
+  };
+  constexpr auto kToFloat = static_cast<int64_t>(DataType::kFloat);
+  graph::NodeSpec node{model_.FreshNodeName(target + "_dequantize"),
+                       "DequantizeLinear",
+                       "",
+                       {add("_codes", form.code_type, form.code_dims)},
+                       {},
+                       {}};
+  if (form.is_cast) {
+    node.op_type = "Cast";
+    node.attributes = {{"to", kToFloat}};
+  } else {
+    node.inputs.push_back(
+        add(form.has_tensor_scale ? "_block_scale" : "_scale", form.scale_type, form.scale_dims));
+  }
+  if (form.has_tensor_scale) {
+    const std::string scales = model_.FreshName(target + "_scales");
+    model_.InsertNode({model_.FreshNodeName(target + "_dequantize_scales"),
+                       "DequantizeLinear",
+                       "",
+                       {node.inputs[1], add("_scale", DataType::kFloat, {})},
+                       {scales},
+                       {}},
+                      first_node_);
+    Describe(scales, DataType::kFloat, form.scale_dims);
+    node.inputs[1] = scales;
+  }
+  if (form.block_size > 0) {
+    node.attributes = {{"axis", form.axis}, {"block_size", form.block_size}};
+  }
+  if (form.scale_type == DataType::kFloat8E8M0) {
+    node.attributes.emplace_back("output_dtype", kToFloat);
+  }
+  InsertDecoder(std::move(node), target, form.code_dims, source.dims);
+  Defer(
+      tensors,
+      [compute = std::move(compute), source] {
+        std::vector<Tensor> produced = compute();
+        source.Release();
+        return produced;
+      },
+      statistics);
+}
+
+void WeightStore::Defer(const std::vector<graph::DeferredTensor>& tensors,
+                        graph::TensorProducer compute, WeightStatistics& statistics) {
+  for (const graph::DeferredTensor& tensor : tensors) {
+    statistics.stored_bytes += NumBytes(tensor.type, NumElements(tensor.dims));
+  }
+  model_.DeferInitializers(tensors, [tensors, compute = std::move(compute), progress = progress_] {
+    std::vector<Tensor> produced = compute();
+    produced.resize(tensors.size());
+    for (size_t i = 0; i < tensors.size(); ++i) {
+      produced[i].type = tensors[i].type;
+      produced[i].dims = tensors[i].dims;
+    }
+    progress->Step();
+    return produced;
+  });
+}
+
+void WeightStore::InsertDecoder(graph::NodeSpec node, const std::string& target,
+                                const std::vector<int64_t>& code_dims,
+                                const std::vector<int64_t>& dims) {
+  const bool is_reshaped = code_dims != dims;
+  node.outputs = {is_reshaped ? model_.FreshName(target + "_rows") : target};
   model_.InsertNode(node, first_node_);
-  Describe(target, DataType::kFloat, form.dims);
+  Describe(node.outputs[0], DataType::kFloat, code_dims);
+  if (!is_reshaped) return;
+  const std::string shape = model_.FreshName(target + "_shape");
+  Tensor tensor{DataType::kInt64,
+                {static_cast<int64_t>(dims.size())},
+                std::vector<std::byte>(dims.size() * sizeof(int64_t))};
+  std::ranges::copy(dims, tensor.values<int64_t>().begin());
+  model_.SetInitializer(shape, std::move(tensor));
+  model_.InsertNode({model_.FreshNodeName(target + "_reshape"),
+                     "Reshape",
+                     "",
+                     {node.outputs[0], shape},
+                     {target},
+                     {}},
+                    first_node_);
+  Describe(target, DataType::kFloat, dims);
 }
 
 void WeightStore::Describe(const std::string& value, DataType type,

@@ -13,6 +13,7 @@
 
 #include "bitpress/progress.h"
 #include "graph/model.h"
+#include "weights/standard_form.h"
 #include "weights/unpack_functions.h"
 #include "weights/weight_job.h"
 
@@ -45,7 +46,8 @@ class WeightStore {
   // A weight in front of a DequantizeLinear.
   struct Dequantization {
     DataType type = DataType::kInt8;
-    std::vector<int64_t> dims;
+    std::vector<int64_t> dims;        // of the weight
+    std::vector<int64_t> code_dims;   // of the codes: a Reshape follows if they are others
     std::vector<int64_t> scale_dims;  // empty: one scale
     int64_t axis = 0;
     int64_t block_size = 0;  // elements of a block; 0: no blocks
@@ -54,6 +56,12 @@ class WeightStore {
   // the three tensors.
   void StoreDequantized(const std::string& target, const Dequantization& form,
                         graph::TensorProducer compute, WeightStatistics& statistics);
+  // Stores a weight in its standard form: `<target>_codes` and `_scale` -> DequantizeLinear ->
+  // target, or codes and a Cast. If scales have one of their own, they are `<target>_block_scale`
+  // -> DequantizeLinear with `<target>_scale`. `compute` gives the bytes as EncodeStandard.
+  void StoreStandard(const std::string& target, const graph::HeldInitializer& source,
+                     const StandardForm& form, graph::TensorProducer compute,
+                     WeightStatistics& statistics);
 
  private:
   // Counts the weights that are done while the model is written.
@@ -63,6 +71,13 @@ class WeightStore {
     size_t num_weights = 0;
     void Step();
   };
+  // Stores tensors that `compute` gives the bytes of, and counts their bytes.
+  void Defer(const std::vector<graph::DeferredTensor>& tensors, graph::TensorProducer compute,
+             WeightStatistics& statistics);
+  // Inserts the node that makes floats of codes, and a Reshape to the dimensions of the weight if
+  // those of the codes are others.
+  void InsertDecoder(graph::NodeSpec node, const std::string& target,
+                     const std::vector<int64_t>& code_dims, const std::vector<int64_t>& dims);
   void Describe(const std::string& value, DataType type, const std::vector<int64_t>& dims);
 
   graph::Model& model_;

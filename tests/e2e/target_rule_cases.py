@@ -156,7 +156,7 @@ CASES = {(target, says): models for target, rules in {
         "computes this on the CPU, between two copies, in a session on WebGPU": (_int8, _nbits),
     },
     "tensorrt": {
-        "takes int8 and fp8_e4m3, and int4 weights in blocks": (_Layer(weight="uint8"), _symmetric),
+        "takes int8 and fp8_e4m3, and weights of int4 or nvfp4 in blocks": (_Layer(weight="uint8"), _symmetric),
         "takes int8 and fp8_e4m3": (_int8, _symmetric),
         "takes zero points of 0": (_Layer(activation="int8", zero=3), _symmetric),
         "adds float biases": (_Layer(op="Gemm", activation="int8", bias="int32"), _symmetric),

@@ -1,0 +1,129 @@
+"""`--storage qdq` writes weights as the ONNX standard has them: codes in its own types behind a DequantizeLinear or a Cast, with the
+values of the format. onnx's own reference computes them here."""
+
+import json
+
+import models
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper
+from onnx.reference import ReferenceEvaluator
+
+# The operator set and the type of codes and scales of each format.
+FORMS = {
+    "fp16": (17, "FLOAT16", None), "bf16": (17, "BFLOAT16", None),
+    "fp8_e4m3": (19, "FLOAT8E4M3FN", "FLOAT"), "fp8_e5m2": (19, "FLOAT8E5M2", "FLOAT"),
+    "mxfp8_e4m3": (21, "FLOAT8E4M3FN", "FLOAT"), "mxfp8_e5m2": (21, "FLOAT8E5M2", "FLOAT"),
+    "mxfp4_e2m1": (24, "FLOAT4E2M1", "FLOAT8E8M0"), "nvfp4": (23, "FLOAT4E2M1", "FLOAT8E4M3FN"),
+    "mxint8": (21, "INT8", "FLOAT"), "mx4": (21, "INT4", "FLOAT"), "mx6": (21, "INT8", "FLOAT"), "mx9": (21, "INT16", "FLOAT"),
+    "bfp16": (21, "INT8", "FLOAT"), "bfp(bits=20,block=32)": (21, "INT16", "FLOAT"), "mxfp6_e2m3": (21, "INT8", "FLOAT"),
+    "mxfp6_e3m2": (21, "INT16", "FLOAT"), "int4": (21, "INT4", "FLOAT"), "uint2": (25, "UINT2", "FLOAT"),
+}
+DECODED = {"mxfp4_e2m1", "nvfp4"}  # no kernel in ONNX Runtime
+
+
+@pytest.fixture(scope="module")
+def odd_path(tmp_path_factory):
+    return models.save(models.odd_model(), tmp_path_factory.mktemp("standard") / "odd.onnx")
+
+
+def quantize(bitpress, source, target, weights, storage, *options):
+    blocks = ("--set", "weight_granularity=per_block") if "int" in weights and not weights.startswith("mx") else ()
+    return bitpress.checking.ok("quantize", source, "-o", target, "--config", "none", "--weights", weights, "--storage", storage,
+                       "--target", "portable", *blocks, *options)
+
+
+def weight_values(model):
+    """The values that DequantizeLinear and Cast of constants give, by name."""
+    constants = {tensor.name for tensor in model.graph.initializer}
+    nodes = []
+    for node in model.graph.node:
+        if node.op_type in ("DequantizeLinear", "Cast", "Reshape") and constants.issuperset(node.input):
+            nodes.append(node)
+            constants.update(node.output)
+    names = [node.output[0] for node in nodes]
+    graph = helper.make_graph(nodes, "weights", [], [helper.make_tensor_value_info(name, TensorProto.FLOAT, None) for name in names],
+                              model.graph.initializer)
+    values = ReferenceEvaluator(helper.make_model(graph, opset_imports=model.opset_import)).run(None, {})
+    return dict(zip(names, values))
+
+
+def types(model):
+    constants = {tensor.name: TensorProto.DataType.Name(tensor.data_type) for tensor in model.graph.initializer}
+    return {tuple(constants.get(name) for name in node.input[:2]) for node in model.graph.node
+            if node.op_type in ("DequantizeLinear", "Cast") and node.input[0] in constants}
+
+
+@pytest.mark.parametrize("name", [pytest.param(name, marks=pytest.mark.quick) if name in ("nvfp4", "mx6") else name for name in FORMS])
+def test_values_are_those_of_the_format(name, odd_path, tmp_path, bitpress):
+    text = quantize(bitpress, odd_path, tmp_path / "qdq.onnx", name, "qdq")
+    quantize(bitpress, odd_path, tmp_path / "simulated.onnx", name, "simulated")
+    model = onnx.load(tmp_path / "qdq.onnx")
+    onnx.checker.check_model(model, full_check=True)
+    opset, codes, scales = FORMS[name]
+    assert {entry.domain: entry.version for entry in model.opset_import} == {"": opset}
+    assert not model.functions
+    found = types(model)
+    assert (codes,) in found if scales is None else (codes, None if name == "nvfp4" else scales) in found
+    assert name != "nvfp4" or ("FLOAT8E4M3FN", "FLOAT") in found
+    assert ("decoded, whose types it has no DequantizeLinear for" in text) == (name in DECODED)
+
+    simulated = {tensor.name: onnx.numpy_helper.to_array(tensor) for tensor in onnx.load(tmp_path / "simulated.onnx").graph.initializer}
+    values = weight_values(model)
+    weights = [value for value in values if value in simulated]
+    assert len(weights) >= 5
+    for weight in weights:
+        if name == "nvfp4":  # scales are rounded before the elements
+            np.testing.assert_allclose(values[weight], simulated[weight], rtol=2e-7, err_msg=weight)
+        else:
+            np.testing.assert_array_equal(values[weight], simulated[weight], err_msg=weight)
+
+    bitpress.checking.ok("unpack", tmp_path / "qdq.onnx", "-o", tmp_path / "floats.onnx")
+    floats = {tensor.name: onnx.numpy_helper.to_array(tensor) for tensor in onnx.load(tmp_path / "floats.onnx").graph.initializer}
+    if name in DECODED:
+        for weight in weights:
+            decoded = weight if weight in floats else f"{weight}_rows"
+            np.testing.assert_array_equal(floats[decoded], values[decoded], err_msg=weight)
+
+
+def test_mxfp8_has_scales_of_one_byte_where_they_are_asked_for(odd_path, tmp_path, bitpress):
+    quantize(bitpress, odd_path, tmp_path / "float.onnx", "mxfp8_e4m3", "qdq")
+    quantize(bitpress, odd_path, tmp_path / "byte.onnx", "mxfp8_e4m3", "qdq", "--opset", "24")
+    wide, narrow = (onnx.load(tmp_path / name) for name in ("float.onnx", "byte.onnx"))
+    assert ("FLOAT8E4M3FN", "FLOAT8E8M0") in types(narrow)
+    values = weight_values(narrow)
+    for name, value in weight_values(wide).items():
+        np.testing.assert_array_equal(values[name], value, err_msg=name)
+
+
+def test_the_check_says_which_weights_it_decoded(odd_path, tmp_path, bitpress):
+    quantize(bitpress, odd_path, tmp_path / "q.onnx", "nvfp4", "qdq", "--json", tmp_path / "q.json")
+    report = json.loads((tmp_path / "q.json").read_text())
+    assert report["check"]["is_run"] and report["check"]["num_decoded"] >= 5
+    assert report["check"]["speed"] is None
+    assert report["not_standard"] == []
+    (tmp_path / "samples").mkdir()
+    np.savez(tmp_path / "samples" / "one.npz", **models.odd_inputs())
+    refused = bitpress.error("evaluate", tmp_path / "q.onnx", "--reference", odd_path, "--data", tmp_path / "samples")
+    assert "bitpress unpack" in refused
+
+
+def test_a_weight_without_such_a_form_is_packed_and_named(tmp_path, bitpress):
+    source = models.save(models.odd_model(dtype=np.float16), tmp_path / "half.onnx")
+    text = quantize(bitpress, source, tmp_path / "q.onnx", "mx6", "qdq", "--json", tmp_path / "q.json")
+    report = json.loads((tmp_path / "q.json").read_text())
+    assert len(report["not_standard"]) >= 5
+    assert {weight["reason"] for weight in report["not_standard"]} == {"it is FLOAT16, too coarse for scales"}
+    assert "the ONNX standard has no form of them: it is FLOAT16" in text
+
+
+def test_scales_that_do_not_fit_are_one_error(odd_path, tmp_path, bitpress):
+    quantize(bitpress, odd_path, tmp_path / "q.onnx", "mxfp4_e2m1", "qdq")
+    model = onnx.load(tmp_path / "q.onnx")
+    scale = next(tensor for tensor in model.graph.initializer if tensor.data_type == TensorProto.FLOAT8E8M0 and len(tensor.dims) > 1)
+    del scale.dims[:]
+    scale.dims.append(len(scale.raw_data))
+    onnx.save(model, tmp_path / "damaged.onnx")
+    message = bitpress.error("unpack", tmp_path / "damaged.onnx", "-o", tmp_path / "floats.onnx")
+    assert "the dimensions of its scales do not fit its codes" in message
