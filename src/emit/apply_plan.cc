@@ -190,7 +190,8 @@ constexpr EmitPass kQuantizeWeights{
           model, *state.rest,
           {.storage = state.options.storage,
            .least_kernel = state.ComputesFromCodes() ? kLeastPackedKernel : kLeastPackedElements,
-           .least_opset = static_cast<int64_t>(state.options.least_opset)},
+           .least_opset = static_cast<int64_t>(state.options.least_opset),
+           .fills_blocks = state.target.wants_whole_blocks()},
           state.pool, state.progress);
       state.report.weights = state.quantized.weights;
       state.report.not_standard = state.quantized.not_standard;

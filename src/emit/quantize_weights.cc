@@ -226,11 +226,21 @@ class WeightQuantizer {
             : options_.storage == Storage::kPacked && integer_readers_.Contain(row);
     if (is_dequantized && source.type != DataType::kFloat16 &&
         ElementBits(weight->code_type()) < 32 && !(is_per_block && IsConvOnIntegers(row))) {
-      store_.StoreDequantized(
-          target,
-          {weight->code_type(), source.dims, weight->code_dims(), weight->scale_dims(),
-           weight->axis(), is_per_block ? row.integer->block_size : 0},
-          quantize, *statistics);
+      weights::StandardForm form{.code_type = weight->code_type(),
+                                 .code_dims = weight->code_dims(),
+                                 .scale_dims = weight->scale_dims(),
+                                 .axis = weight->axis(),
+                                 .block_size = is_per_block ? row.integer->block_size : 0,
+                                 .has_zero_points = true};
+      if (is_per_block) form.FitBlocks(options_.fills_blocks);
+      store_.StoreStandard(
+          target, source, form,
+          [quantize, form] {
+            std::vector<Tensor> tensors = quantize();
+            weights::FillBlocks(form, tensors[0]);
+            return tensors;
+          },
+          *statistics);
       return;
     }
     statistics->unpacked_reason = WhyNotPacked(source);
@@ -276,8 +286,12 @@ class WeightQuantizer {
                         const std::shared_ptr<weights::WeightStatistics>& statistics) {
     std::vector<int64_t> scale_dims;
     if (!weight->scale_dims().empty()) scale_dims = {NumElements(bias.dims)};
-    store_.StoreDequantized(
-        target, {DataType::kInt32, bias.dims, bias.dims, scale_dims, 0, 0},
+    store_.StoreStandard(
+        target, bias,
+        {.code_type = DataType::kInt32,
+         .code_dims = bias.dims,
+         .scale_dims = scale_dims,
+         .has_zero_points = true},
         [weight, node, bias, input_scale, statistics, &pool = pool_] {
           return weights::QuantizeBias(bias, input_scale, weight->Params(pool),
                                        weight->scale_dims().empty(), weight->LostMeans(node, pool),
@@ -348,7 +362,8 @@ class WeightQuantizer {
   // form.
   bool StoreStandard(const TensorPlan& row, const std::shared_ptr<const weights::WeightJob>& job,
                      bool has_copy, const std::shared_ptr<weights::WeightStatistics>& statistics) {
-    weights::StandardForm form = weights::StandardFormOf(*job, opset_, options_.least_opset);
+    weights::StandardForm form =
+        weights::StandardFormOf(*job, opset_, options_.least_opset, options_.fills_blocks);
     if (form.why_not.empty()) form.why_not = WhyNotDequantized(row, form.block_size > 0);
     if (!form.why_not.empty()) {
       result_.not_standard.emplace_back(row.value, form.why_not);

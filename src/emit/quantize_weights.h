@@ -62,7 +62,8 @@ struct StorageOptions {
   // Weights of three or four dimensions are packed from so many elements on, others from
   // kLeastPackedElements on.
   int64_t least_kernel = kLeastPackedElements;
-  int64_t least_opset = 0;  // the operator set that the user asked for
+  int64_t least_opset = 0;    // the operator set that the user asked for
+  bool fills_blocks = false;  // Storage::kQdq: blocks divide their axis, see StandardForm
 };
 
 // The nodes of a plan that read integers as activations. Activations without a scale, because

@@ -84,8 +84,10 @@ std::map<std::string, size_t> QuantizedOperators(const graph::Model& model) {
 std::optional<std::string> QuantizedFrom(const graph::Model& model, std::string_view value) {
   if (IsUnpacked(model, value)) return "";
   std::optional<graph::Node> last = model.Producer(value);
-  if (IsOperator(last, "Reshape")) {  // blocks of a weight that run over several dimensions
-    last = model.Producer(last->input(0));
+  if (IsOperator(last, "Reshape") || IsOperator(last, "Slice")) {  // see weights/standard_form.h
+    for (const char* const op_type : {"Reshape", "Slice"}) {
+      if (IsOperator(last, op_type)) last = model.Producer(last->input(0));
+    }
     const bool is_weight = IsOperator(last, "DequantizeLinear") && last->num_inputs() > 0 &&
                            model.IsInitializer(last->input(0));
     return is_weight ? std::optional<std::string>("") : std::nullopt;

@@ -95,14 +95,20 @@ Found BlocksOf(const TensorPlan& row, const PlannedModel& /*planned*/) {
                 fmt::format("blocks of {}", row.integer->block_size));
 }
 
+// Blocks of an axis that is shorter than one are as long as the axis.
 Found WholeBlocksOf(const TensorPlan& row, const PlannedModel& planned) {
-  const std::optional<int64_t> axis = IsBlocked(row) ? AxisOf(row, planned) : std::nullopt;
+  const int64_t block_size = IsBlocked(row) ? row.integer->block_size
+                             : row.integer  ? 0
+                                            : int64_t{row.Spec().block_size};
+  const std::optional<int64_t> axis = block_size > 0 ? AxisOf(row, planned) : std::nullopt;
   const auto dims = DimsOf(row, planned);
   if (!axis || !dims || *axis < 0 || *axis >= static_cast<int64_t>(dims->size())) return {};
-  const int64_t length = (*dims)[static_cast<size_t>(*axis)];
-  if (length <= 0 || row.integer->block_size <= 0) return {};
-  return Truth(length % row.integer->block_size == 0,
-               fmt::format("blocks of {} along {} elements", row.integer->block_size, length));
+  const auto first = static_cast<size_t>(*axis);
+  const int64_t length =
+      row.flatten ? NumElements(std::span(*dims).subspan(first)) : (*dims)[first];
+  if (length <= 0) return {};
+  return Truth(length <= block_size || length % block_size == 0,
+               fmt::format("blocks of {} along {} elements", block_size, length));
 }
 
 Found PowersOfTwoOf(const TensorPlan& row, const PlannedModel& /*planned*/) {
@@ -341,7 +347,7 @@ constexpr ConditionRow kRows[] = {
      .kind = Kind::kMultiple,
      .meaning = "elements of a block are a multiple of this number",
      .of_tensor = BlocksOf},
-    {.key = "whole_blocks",
+    {.key = kWholeBlocks,
      .meaning = "blocks divide their axis without a rest",
      .of_tensor = WholeBlocksOf},
     {.key = "power_of_two_scales",

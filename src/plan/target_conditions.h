@@ -38,6 +38,8 @@ enum class ArgumentKind {
 std::string_view ArgumentText(ArgumentKind kind);
 
 // A condition in a rule.
+inline constexpr std::string_view kWholeBlocks = "whole_blocks";
+
 struct Condition {
   std::string key;
   bool truth = false;

@@ -280,6 +280,17 @@ std::optional<double> OnlyNumber(const TargetRule& rule, std::string_view key) {
   return std::nullopt;
 }
 
+bool WantsWholeBlocks(const TargetRule& rule) {
+  return rule.wants.size() == 1 && rule.wants[0].key == kWholeBlocks && rule.wants[0].truth;
+}
+
+// Returns the target with some of its rules.
+template <typename IsWanted>
+TargetProfile WithRules(TargetProfile profile, const IsWanted& is_wanted) {
+  std::erase_if(profile.rules, [&](const TargetRule& rule) { return !is_wanted(rule); });
+  return profile;
+}
+
 }  // namespace
 
 std::string_view BuiltInText(const std::string& name) {
@@ -349,21 +360,46 @@ void FixScales(const TargetProfile& profile, const graph::Model& model, QuantPla
   }
 }
 
+bool TargetProfile::wants_whole_blocks() const {
+  return std::ranges::any_of(rules, WantsWholeBlocks);
+}
+
 BrokenRules RulesBrokenBy(const TargetProfile& profile, const QuantPlan& plan,
                           const graph::Model& model) {
+  if (profile.rules.empty()) return {};
   return RuleCheck(profile, plan, model).Run();
 }
 
 void CheckRules(const TargetProfile& profile, const QuantPlan& plan, const graph::Model& model) {
-  TargetProfile about_plan = profile;
-  std::erase_if(about_plan.rules, [](const TargetRule& rule) {
-    return rule.subject == Subject::kModel || rule.is_advice;
-  });
-  if (about_plan.rules.empty()) return;
-  const BrokenRules broken = RulesBrokenBy(about_plan, plan, model);
+  const BrokenRules broken = RulesBrokenBy(WithRules(profile,
+                                                     [](const TargetRule& rule) {
+                                                       return rule.subject != Subject::kModel &&
+                                                              !rule.is_advice &&
+                                                              !WantsWholeBlocks(rule);
+                                                     }),
+                                           plan, model);
   if (broken.refused.empty()) return;
   Fail(ErrorCode::kUnsupported, "target {} does not take the plan: {}", profile.name,
        broken.refused.front());
+}
+
+std::vector<std::string> CheckWritten(const TargetProfile& profile, const graph::Model& model) {
+  const BrokenRules of_nodes = RulesBrokenBy(
+      WithRules(
+          profile,
+          [](const TargetRule& rule) { return rule.subject == Subject::kNode && !rule.is_advice; }),
+      {}, model);
+  if (!of_nodes.refused.empty()) {
+    Fail(ErrorCode::kUnsupported, "target {} does not take the quantized model: {}", profile.name,
+         of_nodes.refused.front());
+  }
+  BrokenRules of_model = RulesBrokenBy(
+      WithRules(profile, [](const TargetRule& rule) { return rule.subject == Subject::kModel; }),
+      {}, model);
+  std::ranges::move(of_model.advice, std::back_inserter(of_model.refused));
+  for (std::string& rule : of_model.refused)
+    rule = fmt::format("target {}: {}", profile.name, rule);
+  return std::move(of_model.refused);
 }
 
 }  // namespace bitpress::plan

@@ -68,6 +68,10 @@ struct TargetProfile {
   std::vector<TargetSetting> settings = {};
   std::vector<TargetConfigRule> config_rules = {};  // in front of those of the configuration
   std::vector<TargetRule> rules = {};
+
+  // Returns whether a rule wants blocks that divide their axis. Weights behind a DequantizeLinear
+  // are filled up then, so that no plan breaks it.
+  bool wants_whole_blocks() const;
 };
 
 // Returns the names of the built-in targets and their JSON files as texts, in the order of help
@@ -107,5 +111,10 @@ struct BrokenRules {
 };
 BrokenRules RulesBrokenBy(const TargetProfile& profile, const QuantPlan& plan,
                           const graph::Model& model);
+
+// Throws Error(kUnsupported) if the target does not take a node of a model as it will be written:
+// quantizing may have made one that the rules refuse. Returns the rules about the model as a whole
+// that it breaks, advice too.
+std::vector<std::string> CheckWritten(const TargetProfile& profile, const graph::Model& model);
 
 }  // namespace bitpress::plan

@@ -196,19 +196,11 @@ TEST(TargetProfile, OpenVinoTakesIntegersThatNeedNoFunction) {
   EXPECT_EQ(error("INT8", {}), "");
   EXPECT_EQ(error("INT8_WEIGHTS", {"weight_granularity=per_axis"}), "");
   EXPECT_THAT(error("MX6", {}), HasSubstr("format mx6"));
-  EXPECT_THAT(
-      error("none", {"weights=int4", "weight_granularity=per_block"}),
-      HasSubstr(
-          "per_block scales; it takes weights of convolutions with one scale for each channel"));
-  const graph::Model matmuls = LoadModel("attention.onnx");
-  const QuantPlan plan = PlanFor(
-      matmuls, "none", {"weights=int8", "weight_granularity=per_block", "weight_block_size=7"});
-  try {
-    CheckRules(ProfileOf(Target::kOpenVino), plan, matmuls);
-    ADD_FAILURE() << "blocks that do not divide the axis were taken";
-  } catch (const Error& refused) {
-    EXPECT_THAT(std::string(refused.what()), HasSubstr("blocks of 7 along"));
-  }
+  EXPECT_EQ(error("MXFP4E2M1", {"activations=none"}), "");
+  EXPECT_THAT(error("none", {"weights=uint2"}), HasSubstr("it takes integers of 4, 8 and 16 bits"));
+  EXPECT_EQ(error("none", {"weights=int8", "weight_granularity=per_block", "weight_block_size=7"}),
+            "");
+  EXPECT_TRUE(ProfileOf(Target::kOpenVino).wants_whole_blocks());
 }
 
 TEST(TargetProfile, TensorRtNamesWhatItDoesNotTake) {

@@ -76,7 +76,8 @@ struct QuantizeReport {
   // What words of the configuration's optional rules fit nothing in the model.
   std::vector<std::string> unmatched_words;
   std::vector<std::string> target_settings;
-  std::string target_runtime;  // that runs the model, if it is not this processor's
+  std::string target_runtime;             // that runs the model, if it is not this processor's
+  std::vector<std::string> broken_rules;  // of the target, about the model as a whole
   // Each item of the samples is one, because its first row alone does not run.
   bool takes_whole_items = false;
   rewrite::RewriteReport rewritten;
@@ -175,6 +176,9 @@ constexpr auto FieldsOf(const QuantizeReport*) {
             "Settings that the target has in place of the configuration's, as 'key=value'."},
       Field{"target_runtime", &Report::target_runtime,
             "What runs the model, if the target is not for this processor. '' otherwise."},
+      Field{"broken_rules", &Report::broken_rules,
+            "The rules of the target about the model as a whole that it breaks, such as fixed "
+            "sizes of inputs."},
       Field{"unmatched_words", &Report::unmatched_words,
             "What words of optional rules fit nothing in the model."});
 }

@@ -205,6 +205,10 @@ void WarnOfRun(const QuantizeReport& report, std::vector<Warning>& warnings) {
   }
 }
 
+void WarnOfTarget(const QuantizeReport& report, std::vector<Warning>& warnings) {
+  for (const std::string& rule : report.broken_rules) warnings.push_back({"target", rule});
+}
+
 // Says which pass of the preparation changes outputs by more than the rounding of floats.
 void WarnOfPreparation(const QuantizeReport& report, std::vector<Warning>& warnings) {
   if (!report.changing_pass) return;
@@ -358,6 +362,7 @@ Verdict VerdictOf(const QuantizeReport& report) {
   if (report.target && report.target->closeness) {
     WarnOfCloseness(*report.target->closeness, report.chosen_outputs, verdict.warnings);
   }
+  WarnOfTarget(report, verdict.warnings);
   WarnOfNothing(report, verdict.warnings);
   WarnOfPreparation(report, verdict.warnings);
   WarnOfSpeed(report, verdict.warnings);

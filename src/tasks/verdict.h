@@ -16,7 +16,7 @@ namespace bitpress::tasks {
 struct Warning {
   // What it is about, for programs: "nothing_quantized", "far", "lost_values", "poor_samples",
   // "unrepresented", "overflow", "whole_items", "slower", "larger", "left_float", "not_run",
-  // "not_checked", "rules", or "processors".
+  // "not_checked", "rules", "target" or "processors".
   std::string_view kind;
   std::string text;  // one line, with the one thing to do
 };

@@ -1,6 +1,7 @@
 #include "weights/standard_form.h"
 
 #include <algorithm>
+#include <cstring>
 #include <span>
 #include <utility>
 
@@ -120,6 +121,37 @@ std::vector<Tensor> EncodeWholeNumbers(const WeightJob& job, const StandardForm&
 
 }  // namespace
 
+void StandardForm::FitBlocks(bool fills) {
+  const int64_t length = code_dims[static_cast<size_t>(axis)];
+  block_size = std::min(block_size, length);
+  if (fills) num_filled = (block_size - length % block_size) % block_size;
+}
+
+void FillBlocks(const StandardForm& form, Tensor& codes) {
+  if (form.num_filled == 0) return;
+  const auto axis = static_cast<size_t>(form.axis);
+  const size_t bits = ElementBits(form.code_type);
+  const auto inner = static_cast<size_t>(NumElements(std::span(form.code_dims).subspan(axis + 1)));
+  const size_t row = static_cast<size_t>(form.code_dims[axis]) * inner;
+  const size_t filled_row = row + static_cast<size_t>(form.num_filled) * inner;
+  const size_t num_rows = static_cast<size_t>(NumElements(form.code_dims)) / row;
+  std::vector<std::byte> bytes((num_rows * filled_row * bits + 7) / 8);
+  if (bits >= 8) {
+    for (size_t i = 0; i < num_rows; ++i) {
+      std::memcpy(bytes.data() + i * filled_row * bits / 8, codes.bytes.data() + i * row * bits / 8,
+                  row * bits / 8);
+    }
+  } else {
+    const std::byte mask{static_cast<uint8_t>((1U << bits) - 1)};
+    for (size_t i = 0; i < num_rows * row; ++i) {
+      const size_t from = i * bits;
+      const size_t to = (i / row * filled_row + i % row) * bits;
+      bytes[to / 8] |= (codes.bytes[from / 8] >> from % 8 & mask) << to % 8;
+    }
+  }
+  codes.bytes = std::move(bytes);
+}
+
 int64_t StandardOpset(const FormatSpec& spec) {
   if (HasFloat4Codes(spec)) {
     return spec.has_exponent_scales() ? kFirstPowerOfTwoScales : kFirstFloat4;
@@ -128,7 +160,8 @@ int64_t StandardOpset(const FormatSpec& spec) {
   return HasFloat8Codes(spec) ? kFirstFloat8Opset : kFirstPackedOpset;
 }
 
-StandardForm StandardFormOf(const WeightJob& job, int64_t opset, int64_t asked_opset) {
+StandardForm StandardFormOf(const WeightJob& job, int64_t opset, int64_t asked_opset,
+                            bool fills_blocks) {
   const FormatSpec& spec = job.spec();
   StandardForm form;
   form.why_not = WhyNot(job, opset);
@@ -147,6 +180,7 @@ StandardForm StandardFormOf(const WeightJob& job, int64_t opset, int64_t asked_o
   form.block_size = spec.block_size;
   form.scale_dims = form.code_dims;
   form.scale_dims[axis] = (form.code_dims[axis] - 1) / form.block_size + 1;
+  form.FitBlocks(fills_blocks);
   if (!spec.has_exponent_scales()) {
     form.scale_type = DataType::kFloat8E4M3FN;
     form.has_tensor_scale = true;
@@ -161,10 +195,12 @@ StandardForm StandardFormOf(const WeightJob& job, int64_t opset, int64_t asked_o
 std::vector<Tensor> EncodeStandard(const WeightJob& job, const StandardForm& form, ThreadPool& pool,
                                    WeightStatistics& statistics) {
   BITPRESS_DCHECK(form.why_not.empty());
-  if (form.is_cast || HasOwnCodes(job.spec())) return EncodeOwnCodes(job, form, pool, statistics);
-  return form.code_type == DataType::kInt16
-             ? EncodeWholeNumbers<int16_t>(job, form, pool, statistics)
-             : EncodeWholeNumbers<int8_t>(job, form, pool, statistics);
+  const auto encode = form.is_cast || HasOwnCodes(job.spec()) ? EncodeOwnCodes
+                      : form.code_type == DataType::kInt16    ? EncodeWholeNumbers<int16_t>
+                                                              : EncodeWholeNumbers<int8_t>;
+  std::vector<Tensor> tensors = encode(job, form, pool, statistics);
+  FillBlocks(form, tensors[0]);
+  return tensors;
 }
 
 }  // namespace bitpress::weights

@@ -4,6 +4,15 @@
 #include <utility>
 
 namespace bitpress::weights {
+namespace {
+
+std::vector<int64_t> FilledDims(const StandardForm& form) {
+  std::vector<int64_t> dims = form.code_dims;
+  if (form.num_filled > 0) dims[static_cast<size_t>(form.axis)] += form.num_filled;
+  return dims;
+}
+
+}  // namespace
 
 void WeightStore::Progress::Step() {
   ++num_done;
@@ -78,26 +87,6 @@ void WeightStore::StorePacked(const std::string& target, const graph::HeldInitia
   }
 }
 
-void WeightStore::StoreDequantized(const std::string& target, const Dequantization& form,
-                                   graph::TensorProducer compute, WeightStatistics& statistics) {
-  const std::string codes = model_.FreshName(target + "_codes");
-  const std::string scale = model_.FreshName(target + "_scale");
-  const std::string zero_point = model_.FreshName(target + "_zero_point");
-  const std::vector<graph::DeferredTensor> tensors{{codes, form.type, form.code_dims},
-                                                   {scale, DataType::kFloat, form.scale_dims},
-                                                   {zero_point, form.type, form.scale_dims}};
-  Defer(tensors, std::move(compute), statistics);
-  graph::NodeSpec node{model_.FreshNodeName(target + "_dequantize"),
-                       "DequantizeLinear",
-                       "",
-                       {codes, scale, zero_point},
-                       {},
-                       {}};
-  if (!form.scale_dims.empty()) node.attributes.emplace_back("axis", form.axis);
-  if (form.block_size > 0) node.attributes.emplace_back("block_size", form.block_size);
-  InsertDecoder(std::move(node), target, form.code_dims, form.dims);
-}
-
 void WeightStore::StoreStandard(const std::string& target, const graph::HeldInitializer& source,
                                 const StandardForm& form, graph::TensorProducer compute,
                                 WeightStatistics& statistics) {
@@ -110,7 +99,7 @@ void WeightStore::StoreStandard(const std::string& target, const graph::HeldInit
   graph::NodeSpec node{model_.FreshNodeName(target + "_dequantize"),
                        "DequantizeLinear",
                        "",
-                       {add("_codes", form.code_type, form.code_dims)},
+                       {add("_codes", form.code_type, FilledDims(form))},
                        {},
                        {}};
   if (form.is_cast) {
@@ -132,13 +121,15 @@ void WeightStore::StoreStandard(const std::string& target, const graph::HeldInit
     Describe(scales, DataType::kFloat, form.scale_dims);
     node.inputs[1] = scales;
   }
-  if (form.block_size > 0) {
-    node.attributes = {{"axis", form.axis}, {"block_size", form.block_size}};
+  if (form.has_zero_points) {
+    node.inputs.push_back(add("_zero_point", form.code_type, form.scale_dims));
   }
+  if (!form.scale_dims.empty()) node.attributes.emplace_back("axis", form.axis);
+  if (form.block_size > 0) node.attributes.emplace_back("block_size", form.block_size);
   if (form.scale_type == DataType::kFloat8E8M0) {
     node.attributes.emplace_back("output_dtype", kToFloat);
   }
-  InsertDecoder(std::move(node), target, form.code_dims, source.dims);
+  InsertDecoder(std::move(node), target, form, source.dims);
   Defer(
       tensors,
       [compute = std::move(compute), source] {
@@ -167,27 +158,44 @@ void WeightStore::Defer(const std::vector<graph::DeferredTensor>& tensors,
 }
 
 void WeightStore::InsertDecoder(graph::NodeSpec node, const std::string& target,
-                                const std::vector<int64_t>& code_dims,
-                                const std::vector<int64_t>& dims) {
-  const bool is_reshaped = code_dims != dims;
-  node.outputs = {is_reshaped ? model_.FreshName(target + "_rows") : target};
+                                const StandardForm& form, const std::vector<int64_t>& dims) {
+  const bool is_reshaped = form.code_dims != dims;
+  const std::string rows = is_reshaped ? model_.FreshName(target + "_rows") : target;
+  node.outputs = {form.num_filled > 0 ? model_.FreshName(target + "_blocks") : rows};
   model_.InsertNode(node, first_node_);
-  Describe(node.outputs[0], DataType::kFloat, code_dims);
+  Describe(node.outputs[0], DataType::kFloat, FilledDims(form));
+  if (form.num_filled > 0) {
+    const int64_t length = form.code_dims[static_cast<size_t>(form.axis)];
+    model_.InsertNode(
+        {model_.FreshNodeName(target + "_slice"),
+         "Slice",
+         "",
+         {node.outputs[0], StoreIndices(target + "_begin", {0}),
+          StoreIndices(target + "_end", {length}), StoreIndices(target + "_axis", {form.axis})},
+         {rows},
+         {}},
+        first_node_);
+    Describe(rows, DataType::kFloat, form.code_dims);
+  }
   if (!is_reshaped) return;
-  const std::string shape = model_.FreshName(target + "_shape");
-  Tensor tensor{DataType::kInt64,
-                {static_cast<int64_t>(dims.size())},
-                std::vector<std::byte>(dims.size() * sizeof(int64_t))};
-  std::ranges::copy(dims, tensor.values<int64_t>().begin());
-  model_.SetInitializer(shape, std::move(tensor));
   model_.InsertNode({model_.FreshNodeName(target + "_reshape"),
                      "Reshape",
                      "",
-                     {node.outputs[0], shape},
+                     {rows, StoreIndices(target + "_shape", dims)},
                      {target},
                      {}},
                     first_node_);
   Describe(target, DataType::kFloat, dims);
+}
+
+std::string WeightStore::StoreIndices(const std::string& name, const std::vector<int64_t>& values) {
+  Tensor tensor{DataType::kInt64,
+                {static_cast<int64_t>(values.size())},
+                std::vector<std::byte>(values.size() * sizeof(int64_t))};
+  std::ranges::copy(values, tensor.values<int64_t>().begin());
+  std::string fresh = model_.FreshName(name);
+  model_.SetInitializer(fresh, std::move(tensor));
+  return fresh;
 }
 
 void WeightStore::Describe(const std::string& value, DataType type,

@@ -43,22 +43,11 @@ class WeightStore {
                    const PackedStorage& packed, graph::TensorProducer compute,
                    WeightStatistics& statistics, bool is_scaled = false);
 
-  // A weight in front of a DequantizeLinear.
-  struct Dequantization {
-    DataType type = DataType::kInt8;
-    std::vector<int64_t> dims;        // of the weight
-    std::vector<int64_t> code_dims;   // of the codes: a Reshape follows if they are others
-    std::vector<int64_t> scale_dims;  // empty: one scale
-    int64_t axis = 0;
-    int64_t block_size = 0;  // elements of a block; 0: no blocks
-  };
-  // Stores `<target>_codes`, `_scale`, `_zero_point` -> DequantizeLinear -> target. `compute` gives
-  // the three tensors.
-  void StoreDequantized(const std::string& target, const Dequantization& form,
-                        graph::TensorProducer compute, WeightStatistics& statistics);
-  // Stores a weight in its standard form: `<target>_codes` and `_scale` -> DequantizeLinear ->
-  // target, or codes and a Cast. If scales have one of their own, they are `<target>_block_scale`
-  // -> DequantizeLinear with `<target>_scale`. `compute` gives the bytes as EncodeStandard.
+  // Stores a weight in its standard form: `<target>_codes`, `_scale` and `_zero_point` ->
+  // DequantizeLinear -> target, or codes and a Cast. If scales have one of their own, they are
+  // `<target>_block_scale` -> DequantizeLinear with `<target>_scale`. A Slice and a Reshape follow
+  // where the codes have other dimensions than the weight. `compute` gives the bytes in this order,
+  // as EncodeStandard does.
   void StoreStandard(const std::string& target, const graph::HeldInitializer& source,
                      const StandardForm& form, graph::TensorProducer compute,
                      WeightStatistics& statistics);
@@ -74,10 +63,12 @@ class WeightStore {
   // Stores tensors that `compute` gives the bytes of, and counts their bytes.
   void Defer(const std::vector<graph::DeferredTensor>& tensors, graph::TensorProducer compute,
              WeightStatistics& statistics);
-  // Inserts the node that makes floats of codes, and a Reshape to the dimensions of the weight if
-  // those of the codes are others.
-  void InsertDecoder(graph::NodeSpec node, const std::string& target,
-                     const std::vector<int64_t>& code_dims, const std::vector<int64_t>& dims);
+  // Inserts the node that makes floats of codes, and those that give them the dimensions of the
+  // weight.
+  void InsertDecoder(graph::NodeSpec node, const std::string& target, const StandardForm& form,
+                     const std::vector<int64_t>& dims);
+  // Stores constants of operators, and returns the name.
+  std::string StoreIndices(const std::string& name, const std::vector<int64_t>& values);
   void Describe(const std::string& value, DataType type, const std::vector<int64_t>& dims);
 
   graph::Model& model_;

@@ -39,7 +39,7 @@ def weight_values(model):
     constants = {tensor.name for tensor in model.graph.initializer}
     nodes = []
     for node in model.graph.node:
-        if node.op_type in ("DequantizeLinear", "Cast", "Reshape") and constants.issuperset(node.input):
+        if node.op_type in ("DequantizeLinear", "Cast", "Slice", "Reshape") and constants.issuperset(node.input):
             nodes.append(node)
             constants.update(node.output)
     names = [node.output[0] for node in nodes]
@@ -127,3 +127,38 @@ def test_scales_that_do_not_fit_are_one_error(odd_path, tmp_path, bitpress):
     onnx.save(model, tmp_path / "damaged.onnx")
     message = bitpress.error("unpack", tmp_path / "damaged.onnx", "-o", tmp_path / "floats.onnx")
     assert "the dimensions of its scales do not fit its codes" in message
+
+
+def test_blocks_are_filled_up_for_targets_that_want_them_whole(odd_path, tmp_path, bitpress):
+    """77 rows in blocks of 32 become 96, of which a Slice takes 77; axes shorter than a block are one block."""
+    for name in ("mxfp4_e2m1", "mx4", "int4"):
+        quantize(bitpress, odd_path, tmp_path / "plain.onnx", name, "qdq")
+        blocks = ("--set", "weight_granularity=per_block") if name == "int4" else ()
+        bitpress.ok("quantize", odd_path, "-o", tmp_path / "whole.onnx", "--config", "none", "--weights", name, "--target", "openvino", *blocks)
+        plain, whole = onnx.load(tmp_path / "plain.onnx"), onnx.load(tmp_path / "whole.onnx")
+        onnx.checker.check_model(whole, full_check=True)
+        shapes = {tensor.name: list(tensor.dims) for tensor in whole.graph.initializer}
+        for node in whole.graph.node:
+            if node.op_type == "DequantizeLinear" and len(node.attribute) > 1:
+                axis, block_size = (next(item.i for item in node.attribute if item.name == key) for key in ("axis", "block_size"))
+                assert shapes[node.input[0]][axis] % block_size == 0, node.output[0]
+        assert any(node.op_type == "Slice" for node in whole.graph.node)
+        wanted = weight_values(plain)
+        for weight, values in weight_values(whole).items():
+            if weight in wanted:
+                np.testing.assert_array_equal(values, wanted[weight], err_msg=weight)
+
+
+def test_a_target_refuses_what_only_a_function_can_hold(tmp_path, bitpress):
+    source = models.save(models.odd_model(dtype=np.float16), tmp_path / "half.onnx")
+    message = bitpress.error("quantize", source, "-o", tmp_path / "q.onnx", "--config", "none", "--weights", "mx6", "--target", "openvino")
+    assert "target openvino does not take the quantized model" in message and "Unpack_mx6" in message
+    assert not (tmp_path / "q.onnx").exists()
+
+
+def test_rules_about_the_whole_model_are_warnings(odd_path, tmp_path, bitpress):
+    text = bitpress.checking.ok("quantize", odd_path, "-o", tmp_path / "q.onnx", "--config", "INT8_WEIGHTS", "--set",
+                                "weight_granularity=per_tensor", "--target", "qnn", "--json", tmp_path / "q.json")
+    (rule,) = json.loads((tmp_path / "q.json").read_text())["broken_rules"]
+    assert "has a size that is not fixed (N); it takes fixed shapes" in rule
+    assert f"WARNING: {rule}" in text

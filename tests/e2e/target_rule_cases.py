@@ -171,8 +171,8 @@ CASES = {(target, says): models for target, rules in {
         "computes it on the CPU, between two copies, where our library is registered": (_our_product, _int8),
     },
     "openvino": {
-        "takes integers of 4, 8 and 16 bits, and expands no functions of a model": (_Layer(activation=None, weight="float8e4m3fn"), _int8),
-        "takes weights of convolutions with one scale for each channel": (_Layer(op="Conv", activation=None, block=4), _per_axis),
+        "takes activations of integers, and expands no functions of a model": (_Layer(activation="float8e4m3fn"), _int8),
+        "takes integers of 4, 8 and 16 bits": (_Layer(activation=None, weight="uint2", opset=25), _Layer(activation=None, weight="float8e4m3fn")),
         "takes blocks that divide their axis": (_Layer(activation=None, weight="int4", block=24), _blocks),
         "expands no functions of a model": _FUNCTION,
         "does not read this operator on codes": (_integer_op("QLinearMatMul"), _int8),
