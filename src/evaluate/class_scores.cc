@@ -15,17 +15,31 @@ namespace {
        fmt::join(output.dims, ", "));
 }
 
+bool HasProbabilities(const Output& output, size_t num_rows) {
+  for (size_t i = 0; i < num_rows; ++i) {
+    if (!AreProbabilities(output.Row(i, num_rows))) return false;
+  }
+  return true;
+}
+
 }  // namespace
 
-std::optional<size_t> FindClassOutput(const Contender& model, const std::vector<Output>& outputs,
-                                      size_t batch_size, const std::string& name) {
+std::optional<size_t> FindClassOutput(const Contender& model,
+                                      const std::vector<const Output*>& outputs, size_t batch_size,
+                                      const std::string& name) {
   const auto& descriptions = model.outputs();
+  std::optional<size_t> first;
   for (size_t i = 0; i < outputs.size(); ++i) {
     if (!name.empty() && descriptions[i].name != name) continue;
-    if (outputs[i].HasClassScores(batch_size)) return i;
-    if (!name.empty()) FailNoScores(outputs[i], name);
+    if (!outputs[i]->HasClassScores(batch_size)) {
+      if (!name.empty()) FailNoScores(*outputs[i], name);
+      continue;
+    }
+    // The four numbers of a box have the shape of four classes, and may come before the classes.
+    if (!name.empty() || HasProbabilities(*outputs[i], batch_size)) return i;
+    if (!first) first = i;
   }
-  if (name.empty()) return std::nullopt;
+  if (name.empty()) return first;
   std::vector<std::string> names;
   for (const auto& description : descriptions) names.push_back(description.name);
   Fail(ErrorCode::kInvalidArgument, "{} has no output '{}'; it has: {}", PathText(model.path()),

@@ -41,15 +41,9 @@ size_t Contender::FixedBatchSize() const {
   return batch.num_samples();
 }
 
-double Contender::Run(const std::vector<Tensor>& batch) {
-  const double run_ms = RunUncounted(batch);
-  time_ms_ += run_ms;
-  return run_ms;
-}
-
 void Contender::TakeRun(std::vector<Tensor> results, double run_ms) {
   results_ = std::move(results);
-  time_ms_ += run_ms;
+  Count(run_ms);
 }
 
 void Contender::WarmUp(const std::vector<Tensor>& batch) {

@@ -26,7 +26,7 @@ class Contender {
   runtime::Session& session() { return session_; }
 
   double load_ms() const { return load_ms_; }
-  // Returns the time of the runs of Run.
+  // Returns the time of the runs that were counted.
   double time_ms() const { return time_ms_; }
   // Returns how many bytes of memory this process took more by loading the model and by the runs
   // of WarmUp. Nothing if the system does not tell.
@@ -39,8 +39,12 @@ class Contender {
   // input are left out.
   void SetInputOrder(std::vector<size_t> order) { order_ = std::move(order); }
 
-  // Runs one batch, counts its time, and returns that time in milliseconds.
-  double Run(const std::vector<Tensor>& batch);
+  // Runs one batch, and counts its time.
+  void Run(const std::vector<Tensor>& batch) { Count(RunUncounted(batch)); }
+  // Runs one batch, and returns its time in milliseconds.
+  double RunUncounted(const std::vector<Tensor>& batch);
+  // Adds the time of a run.
+  void Count(double run_ms) { time_ms_ += run_ms; }
   // Takes the results of a batch that another model like this one ran, and its time.
   void TakeRun(std::vector<Tensor> results, double run_ms);
   // Does the same as Run without counting the time, but counts the memory.
@@ -55,7 +59,6 @@ class Contender {
   // Returns whether the inputs are all tensors of a batch in their order. Then the batch needs no
   // copy.
   bool TakesAllInOrder(size_t num_tensors) const;
-  double RunUncounted(const std::vector<Tensor>& batch);
 
   std::filesystem::path path_;
   double load_ms_ = 0;

@@ -54,8 +54,8 @@ struct EvaluateSettings {
 // If failures are allowed, sources have to keep them (data::SourceOptions).
 struct EvaluateOptions : EvaluateSettings {
   int num_threads = 0;  // threads of ONNX Runtime for each model; 0: one per core
-  // Name of the output with the class scores. Empty: the first output of the shape [N, classes]
-  // (further dimensions of 1 are allowed).
+  // Name of the output with the class scores. Empty: the first output of probabilities of the shape
+  // [N, classes] (further dimensions of 1 are allowed), else the first output of that shape.
   std::string class_output;
   // The inputs of `model` and of `reference` if the samples are token ids: then EvaluationReport
   // has `language`, and the first sample is continued by so many tokens.
@@ -104,8 +104,9 @@ struct EvaluationReport {
   uint64_t num_nonfinite_values = 0;
   bool has_times = true;
   // Without reading the samples. Both models run the same batches, and they take turns to go first.
-  // If runs of the reference are shared, both run the first samples only, and time_ratio is of
-  // these. Before that, the first batch is run once without timing.
+  // Of the first samples, short runs are the shortest of three. If runs of the reference are
+  // shared, both run the first samples only, and time_ratio is of these. Before that, the first
+  // batch is run once without timing.
   double time_ms = 0;
   std::optional<double> reference_time_ms;
   std::optional<double> time_ratio;

@@ -255,6 +255,17 @@ TEST(Evaluate, WithoutClassScoresOnlyClosenessIsGiven) {
   EXPECT_TRUE(report.outputs_identical);
 }
 
+TEST(Evaluate, ProbabilitiesAreClassesRatherThanNumbersBeforeThem) {
+  RowSource source({kRows}, {0, 1, 2, 3, 2});
+  EXPECT_EQ(Evaluate(Options("box"), source).class_output, "classes");
+  const EvaluationReport report = Evaluate(Options("box", "box"), source);
+  EXPECT_EQ(report.class_output, "classes");
+  EXPECT_EQ(report.top1, 1.0);
+  EvaluateOptions options = Options("box");
+  options.class_output = "box";
+  EXPECT_EQ(Evaluate(options, source).class_output, "box");
+}
+
 TEST(Evaluate, FileSizesCountExternalData) {
   RowSource source({kRows});
   const EvaluationReport report = Evaluate(Options("external", "identity"), source);

@@ -37,13 +37,16 @@ std::vector<double> LogSoftmax(std::span<const double> scores) {
   return logs;
 }
 
-double ProbabilityOf(std::span<const double> scores, size_t label) {
-  BITPRESS_DCHECK(label < scores.size());
+bool AreProbabilities(std::span<const double> scores) {
   constexpr double kTolerance = 0.01;
   const double sum = std::accumulate(scores.begin(), scores.end(), 0.0);
-  const bool are_probabilities = std::abs(sum - 1) <= kTolerance &&
-                                 std::ranges::all_of(scores, [](double p) { return p >= 0; });
-  return are_probabilities ? scores[label] : std::exp(LogSoftmax(scores)[label]);
+  return std::abs(sum - 1) <= kTolerance &&
+         std::ranges::all_of(scores, [](double p) { return p >= 0; });
+}
+
+double ProbabilityOf(std::span<const double> scores, size_t label) {
+  BITPRESS_DCHECK(label < scores.size());
+  return AreProbabilities(scores) ? scores[label] : std::exp(LogSoftmax(scores)[label]);
 }
 
 double DivergenceOfLogs(std::span<const double> reference, std::span<const double> found) {

@@ -36,9 +36,12 @@ double DivergenceOfLogs(std::span<const double> reference, std::span<const doubl
 // REQUIRES: both have the same size, 1 or more.
 double Divergence(std::span<const double> reference, std::span<const double> scores);
 
-// Returns how likely a class is by a model's scores: one of them if they are probabilities (none is
-// negative, and they add up to 1 within a hundredth), else softmax(scores). REQUIRES: label <
-// scores.size().
+// Returns whether the scores are probabilities: none is negative, and they add up to 1 within a
+// hundredth.
+bool AreProbabilities(std::span<const double> scores);
+
+// Returns how likely a class is by a model's scores: one of them if they are probabilities, else
+// softmax(scores). REQUIRES: label < scores.size().
 double ProbabilityOf(std::span<const double> scores, size_t label);
 
 // A sum of doubles that does not depend on their order.

@@ -9,6 +9,7 @@
 #include "base/text.h"
 #include "data/labels.h"
 #include "evaluate/detection.h"
+#include "evaluate/metrics.h"
 #include "evaluate/task_meters.h"
 
 namespace bitpress::evaluate {
@@ -38,21 +39,29 @@ bool EachRow(std::span<const double> values, size_t size, const Condition& holds
   return size > 0;
 }
 
-bool SumsToOne(std::span<const double> row) {
-  const double sum = std::accumulate(row.begin(), row.end(), 0.0);
-  return std::abs(sum - 1) < 1e-2 && std::ranges::all_of(row, [](double x) { return x >= 0; });
-}
-
 bool IsLogOfShares(std::span<const double> row) {
   double sum = 0;
   for (const double x : row) sum += std::exp(x);
   return std::abs(sum - 1) < 1e-2;
 }
 
+bool HasNegative(std::span<const double> row) {
+  return std::ranges::any_of(row, [](double x) { return x < 0; });
+}
+
 // Probabilities of one class have a length of 1, too, but no negative number.
 bool HasLengthOne(std::span<const double> row) {
   const double square = std::inner_product(row.begin(), row.end(), row.begin(), 0.0);
-  return std::abs(square - 1) < 1e-2 && std::ranges::any_of(row, [](double x) { return x < 0; });
+  return std::abs(square - 1) < 1e-2 && HasNegative(row);
+}
+
+// As scores of so many classes the numbers would name none of them: they are features.
+bool NamesNoClass(std::span<const double> row) {
+  constexpr size_t kLeastSize = 64;
+  constexpr double kTimesChance = 4;
+  if (row.size() < kLeastSize || !HasNegative(row)) return false;
+  const double most = std::exp(std::ranges::max(LogSoftmax(row)));
+  return most * static_cast<double>(row.size()) < kTimesChance;
 }
 
 // Scores of the classes at each step of a text, as CTC has them.
@@ -62,7 +71,8 @@ bool IsText(const TaskInterface& interface, const Output& output) {
     return false;
   }
   const auto size = static_cast<size_t>(output.dims[2]);
-  return EachRow(output.values, size, SumsToOne) || EachRow(output.values, size, IsLogOfShares);
+  return EachRow(output.values, size, AreProbabilities) ||
+         EachRow(output.values, size, IsLogOfShares);
 }
 
 bool IsEmbedding(const TaskInterface& interface, const Output& output, const std::string& name) {
@@ -76,7 +86,8 @@ bool IsEmbedding(const TaskInterface& interface, const Output& output, const std
          (is_named ||
           (interface.reads_tokens && output.dims[1] >= 2 * kUsualSizes &&
            output.dims[1] % kUsualSizes == 0) ||
-          EachRow(output.values, static_cast<size_t>(output.dims[1]), HasLengthOne));
+          EachRow(output.values, static_cast<size_t>(output.dims[1]),
+                  [](auto row) { return HasLengthOne(row) || NamesNoClass(row); }));
 }
 
 // One mask of shares, or of the shares of several classes.
@@ -100,8 +111,14 @@ bool IsSegmentation(const TaskInterface& interface, const Output& output) {
   return num_pixels > 0;
 }
 
+// Some numbers without a dimension for samples, in a run of one.
+bool IsOfOneSample(const TaskInterface& interface, const Output& output) {
+  constexpr size_t kMost = 8;
+  return interface.batch_size == 1 && output.dims.size() <= 1 && output.values.size() <= kMost;
+}
+
 bool IsRegression(const Output& output) {
-  return output.dims.size() == 1 || (output.dims.size() == 2 && output.dims[1] == 1);
+  return output.dims.size() <= 1 || (output.dims.size() == 2 && output.dims[1] == 1);
 }
 
 using Test = bool (*)(const TaskInterface&, size_t);
@@ -121,7 +138,9 @@ std::optional<std::pair<Task, size_t>> Find(const TaskInterface& interface) {
   for (const auto& [task, fits] : kTests) {
     for (size_t i = 0; i < interface.outputs.size(); ++i) {
       const Output& output = interface.outputs[i];
-      if (output.values.empty() || !output.IsPerSample(interface.batch_size)) continue;
+      const bool has_rows =
+          output.IsPerSample(interface.batch_size) || IsOfOneSample(interface, output);
+      if (output.values.empty() || !has_rows) continue;
       if (fits(interface, i)) return std::pair(task, i);
     }
   }

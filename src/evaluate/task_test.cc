@@ -304,6 +304,20 @@ TEST(Task, IsFoundFromTheOutputs) {
   EXPECT_EQ(TaskFound(InterfaceOf({1, 1, 32, 32}, Values(1024, 1.5))), "none");
   EXPECT_EQ(TaskFound(InterfaceOf({1, 3, 32, 32}, Values(3072, 0.5))), "none");
   EXPECT_EQ(TaskFound(InterfaceOf({1, 1}, {7})), "regression");
+  EXPECT_EQ(TaskFound(InterfaceOf({}, {7})), "regression");
+  EXPECT_EQ(TaskFound(InterfaceOf({2}, {3, 4})), "regression");
+  EXPECT_EQ(TaskFound(InterfaceOf({9}, Values(9, 3))), "none");  // may be steps of time
+  TaskInterface two = InterfaceOf({}, {7});
+  two.batch_size = 2;
+  EXPECT_EQ(TaskFound(two), "none");
+  // Softmax would make about 1/64 of each.
+  Values features(64, 0.5);
+  features[7] = 1.5;
+  EXPECT_EQ(TaskFound(InterfaceOf({1, 64}, features)), "none");
+  features[8] = -0.5;
+  EXPECT_EQ(TaskFound(InterfaceOf({1, 64}, features)), "embedding");
+  features[7] = 3;
+  EXPECT_EQ(TaskFound(InterfaceOf({1, 64}, features)), "none");
   EXPECT_EQ(TaskFound(InterfaceOf({1, 4, 50}, Values(200, 0.02))), "text");
   EXPECT_EQ(TaskFound(InterfaceOf({1, 6, 200}, Values(1200, 0.005))), "text");
   EXPECT_EQ(TaskFound(InterfaceOf({1, 6, 200}, Values(1200, 0.5))), "detection");
