@@ -162,6 +162,9 @@ class AutoRun {
     report_.chosen = *best_;
     report_.is_tolerable = report_.trials[*best_].keeps_limits;
     TellResolution();
+    TellSilentTask();
+    TellOtherOutputs();
+    TellOtherChoices();
     Place();
     return std::move(report_);
   }
@@ -221,6 +224,48 @@ class AutoRun {
         WithNoun(count, "sample"), 100 * one));
   }
 
+  // Says if the measure of the task had nothing to measure, so that another one decided.
+  void TellSilentTask() {
+    const auto& evaluation = report_.trials[*best_].evaluation;
+    if (!evaluation || !evaluation->task || evaluation->task->why_no_loss.empty()) return;
+    report_.notes.push_back(fmt::format("nothing is known of the task {}: {}",
+                                        evaluation->task->task, evaluation->task->why_no_loss));
+  }
+
+  // Says which outputs lost much that the measure, which is about one of them, does not see.
+  void TellOtherOutputs() {
+    const auto& evaluation = report_.trials[*best_].evaluation;
+    if (!evaluation || evaluation->class_output.empty() || evaluation->task) return;
+    for (const evaluate::OutputReport& output : evaluation->outputs) {
+      const double noise = std::pow(10, -output.sqnr_db / 10);
+      if (output.name == evaluation->class_output || noise <= *report_.goals.limits.loss) continue;
+      report_.notes.push_back(fmt::format(
+          "{} is that of output '{}'; the error of output '{}' has {:.2g} % of its energy",
+          report_.measure, evaluation->class_output, output.name, 100 * noise));
+    }
+  }
+
+  // Names the trials that another preference would have chosen, where they differ much.
+  void TellOtherChoices() {
+    const Goals& goals = report_.goals;
+    if (!report_.is_tolerable || goals.want == Want::kFirst || goals.want == Want::kClosest) return;
+    const TrialFigures& chosen = figures_[BestOf(figures_, goals)];
+    const auto tell = [&](Want want, Limits limits, const auto& is_much_better) {
+      const size_t other = BestOf(figures_, {want, std::move(limits)});
+      if (!is_much_better(figures_[other], chosen)) return;
+      const AutoTrial& trial = report_.trials[figured_[other].first];
+      report_.notes.push_back(
+          fmt::format("{} takes {:.2f} of the float model's time and {}: --want {} chooses it",
+                      trial.config, trial.time_ratio.value_or(1), HumanBytes(trial.file_bytes),
+                      WordOf<Want>(kWantWords, want)));
+    };
+    if (goals.want != Want::kFaster) tell(Want::kFaster, goals.limits, IsClearlyFaster);
+    if (goals.want != Want::kBalanced || options_.limits.time) return;
+    Limits any_time = goals.limits;
+    any_time.time.reset();
+    tell(Want::kSmaller, any_time, IsClearlySmaller);
+  }
+
   // Returns on how many samples a model is measured: those of about ten seconds, counted in
   // products, so that the number is the same on every machine.
   size_t SamplesToMeasure(const graph::Model& model) const {
@@ -252,15 +297,18 @@ class AutoRun {
       tried.time_ratio = quantized.target->speed->ratio;
     }
     Measure(tried);
-    tried.keeps_limits = FiguresOf(tried, report_).Keeps(report_.goals.limits);
-    const bool is_best =
-        !best_ || IsBetter(FiguresOf(tried, report_), FiguresOf(report_.trials[*best_], report_),
-                           report_.goals);
-    if (!is_best) return;
-    best_ = report_.trials.size() - 1;
-    best_config_ = candidate.config;
-    quantized_ = std::move(quantized);
-    is_kept_ = trial_.CanMove();
+    figures_.push_back(FiguresOf(tried, report_));
+    tried.limits_missed = LimitsMissed(figures_.back(), report_.goals.limits);
+    tried.keeps_limits = tried.limits_missed.empty();
+    const size_t last = report_.trials.size() - 1;
+    figured_.push_back({last, candidate.config});
+    const auto& [best, config] = figured_[BestOf(figures_, report_.goals)];
+    if (best_ == best) return;
+    best_ = best;
+    best_config_ = config;
+    // An earlier one comes back if what was better is too large beside the last one.
+    is_kept_ = best == last && trial_.CanMove();
+    if (best == last) quantized_ = std::move(quantized);
     if (is_kept_) Rename(trial_.path(), kept_.path());
   }
 
@@ -319,7 +367,9 @@ class AutoRun {
   std::vector<AutoCandidate> candidates_;
   std::optional<size_t> best_;
   plan::QuantConfig best_config_;
-  QuantizeReport quantized_;  // of the best one
+  std::vector<TrialFigures> figures_;                          // of the trials without an error,
+  std::vector<std::pair<size_t, plan::QuantConfig>> figured_;  // and which these are
+  QuantizeReport quantized_;                                   // of the best one
   bool is_kept_ = false;
 };
 
@@ -386,6 +436,7 @@ nlohmann::ordered_json ToJson(const AutoReport& report) {
       json["file_bytes"] = trial.file_bytes;
       json["time_ratio"] = number(trial.time_ratio);
       json["keeps_limits"] = trial.keeps_limits;
+      if (!trial.keeps_limits) json["limits_missed"] = trial.limits_missed;
       if (trial.metric) json["metric"] = *trial.metric;
       if (trial.evaluation) json["evaluation"] = evaluate::ToJson(*trial.evaluation);
     } else {

@@ -73,8 +73,9 @@ struct AutoTrial {
   uint64_t file_bytes = 0;           // external data included
   std::optional<double> time_ratio;  // over the float model; nothing: not measured
   bool keeps_limits = false;
-  std::string command;  // makes the file again; "" if no command line does
-  std::string error;    // the reason why it could not be tried, or ""
+  std::string limits_missed;  // as LimitsMissed
+  std::string command;        // makes the file again; "" if no command line does
+  std::string error;          // the reason why it could not be tried, or ""
 };
 
 struct AutoReport {
@@ -86,7 +87,7 @@ struct AutoReport {
   std::vector<AutoTrial> trials;
   size_t chosen = 0;
   bool is_tolerable = false;       // the chosen one keeps the limits
-  std::vector<std::string> notes;  // what would give a better choice
+  std::vector<std::string> notes;  // what would give a better choice, and other ones
 };
 
 // Tries the configurations and chooses as the goals say; the preference `first` ends with the first

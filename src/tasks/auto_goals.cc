@@ -8,6 +8,7 @@
 #include <tuple>
 #include <vector>
 
+#include "base/check.h"
 #include "base/error.h"
 #include "base/text.h"
 #include "deploy/speed.h"
@@ -16,6 +17,7 @@
 namespace bitpress::tasks {
 namespace {
 
+constexpr double kNearlyAsLarge = 1.05;  // of two files
 constexpr std::string_view kLimitExamples = "bytes<=3MB, bytes<=50%, time<=0.8 and loss<=1%";
 
 // Reads "0.8" or "80%".
@@ -42,15 +44,45 @@ bool KeepsLoss(const TrialFigures& figures, const Limits& limits) {
   return !limits.loss || !figures.loss || *figures.loss <= *limits.loss;
 }
 
-bool AreNearlyAsLarge(const TrialFigures& a, const TrialFigures& b) {
-  constexpr double kShare = 0.05;
-  return std::abs(a.bytes - b.bytes) <= kShare * std::min(a.bytes, b.bytes);
+// Returns whether `a` is to be chosen rather than `b`. It is an order of the trials: among three of
+// them none is better than one that is better than it.
+bool IsBetter(const TrialFigures& a, const TrialFigures& b, const Goals& goals) {
+  const bool keeps = a.Keeps(goals.limits);
+  if (keeps != b.Keeps(goals.limits)) return keeps;
+  const double loss_a = OrInfinity(a.loss), loss_b = OrInfinity(b.loss);
+  if (!keeps) {
+    const bool keeps_loss = KeepsLoss(a, goals.limits);
+    if (keeps_loss != KeepsLoss(b, goals.limits)) return keeps_loss;
+    if (!keeps_loss) return std::tuple(loss_a, a.bytes) < std::tuple(loss_b, b.bytes);
+    return Excess(a, goals.limits) < Excess(b, goals.limits);
+  }
+  switch (goals.want) {
+    case Want::kBalanced:
+    case Want::kSmaller:
+      return std::tuple(a.bytes, loss_a) < std::tuple(b.bytes, loss_b);
+    case Want::kFaster:
+      return std::tuple(OrInfinity(a.time), a.bytes) < std::tuple(OrInfinity(b.time), b.bytes);
+    case Want::kClosest:
+      return std::tuple(loss_a, a.bytes) < std::tuple(loss_b, b.bytes);
+    case Want::kFirst:
+      return false;
+  }
+  return false;
 }
 
-// Times differ from run to run, by less than this.
-bool IsClearlyFaster(const TrialFigures& a, const TrialFigures& b) {
-  constexpr double kShare = 0.9;
-  return a.time && b.time && *a.time < kShare * *b.time;
+// Returns the index of the fastest of the trials that keep the limits and are at most a twentieth
+// larger than the smallest one, if it is clearly faster than that: times differ from run to run.
+// Two files that are nearly as large as a third need not be so beside each other, so all are
+// compared with one.
+size_t FasterThan(size_t smallest, std::span<const TrialFigures> trials, const Goals& goals) {
+  size_t best = smallest;
+  for (size_t i = 0; i < trials.size(); ++i) {
+    const bool fits = trials[i].Keeps(goals.limits) &&
+                      trials[i].bytes <= kNearlyAsLarge * trials[smallest].bytes &&
+                      IsClearlyFaster(trials[i], trials[smallest]);
+    if (fits && *trials[i].time < OrInfinity(trials[best].time)) best = i;
+  }
+  return best;
 }
 
 }  // namespace
@@ -106,33 +138,35 @@ bool TrialFigures::Keeps(const Limits& limits) const {
   return KeepsLoss(*this, limits) && Excess(*this, limits) <= 1;
 }
 
-bool IsBetter(const TrialFigures& a, const TrialFigures& b, const Goals& goals) {
-  const bool keeps = a.Keeps(goals.limits);
-  if (keeps != b.Keeps(goals.limits)) return keeps;
-  const double loss_a = OrInfinity(a.loss), loss_b = OrInfinity(b.loss);
-  if (!keeps) {
-    const bool keeps_loss = KeepsLoss(a, goals.limits);
-    if (keeps_loss != KeepsLoss(b, goals.limits)) return keeps_loss;
-    if (!keeps_loss) return std::tuple(loss_a, a.bytes) < std::tuple(loss_b, b.bytes);
-    return Excess(a, goals.limits) < Excess(b, goals.limits);
-  }
-  switch (goals.want) {
-    case Want::kBalanced:
-      if (AreNearlyAsLarge(a, b)) {
-        if (IsClearlyFaster(a, b)) return true;
-        if (IsClearlyFaster(b, a)) return false;
-      }
-      [[fallthrough]];
-    case Want::kSmaller:
-      return std::tuple(a.bytes, loss_a) < std::tuple(b.bytes, loss_b);
-    case Want::kFaster:
-      return std::tuple(OrInfinity(a.time), a.bytes) < std::tuple(OrInfinity(b.time), b.bytes);
-    case Want::kClosest:
-      return std::tuple(loss_a, a.bytes) < std::tuple(loss_b, b.bytes);
-    case Want::kFirst:
-      return false;
-  }
-  return false;
+bool IsClearlyFaster(const TrialFigures& a, const TrialFigures& b) {
+  constexpr double kShare = 0.9;  // times differ from run to run
+  return a.time && b.time && *a.time < kShare * *b.time;
+}
+
+bool IsClearlySmaller(const TrialFigures& a, const TrialFigures& b) {
+  return kNearlyAsLarge * a.bytes < b.bytes;
+}
+
+std::string LimitsMissed(const TrialFigures& figures, const Limits& limits) {
+  Limits bytes, time, loss;
+  bytes.bytes = limits.bytes;
+  bytes.byte_share = limits.byte_share;
+  time.time = limits.time;
+  loss.loss = limits.loss;
+  std::vector<std::string> missed;
+  if (!figures.Keeps(bytes)) missed.emplace_back("bytes");
+  if (!figures.Keeps(time)) missed.emplace_back("time");
+  if (!figures.Keeps(loss)) missed.emplace_back("loss");
+  return Join(missed, ", ");
+}
+
+size_t BestOf(std::span<const TrialFigures> trials, const Goals& goals) {
+  BITPRESS_DCHECK(!trials.empty());
+  const auto best = std::ranges::min_element(
+      trials, [&](const auto& a, const auto& b) { return IsBetter(a, b, goals); });
+  const auto index = static_cast<size_t>(best - trials.begin());
+  const bool is_kept = best->Keeps(goals.limits);
+  return goals.want == Want::kBalanced && is_kept ? FasterThan(index, trials, goals) : index;
 }
 
 }  // namespace bitpress::tasks

@@ -65,7 +65,15 @@ struct TrialFigures {
   bool Keeps(const Limits& limits) const;
 };
 
-// Returns whether `a` is to be chosen rather than `b`, which was tried before it.
-bool IsBetter(const TrialFigures& a, const TrialFigures& b, const Goals& goals);
+// Returns whether `a` was faster than `b` beyond what times differ in from run to run.
+bool IsClearlyFaster(const TrialFigures& a, const TrialFigures& b);
+// Returns whether `a` is more than a twentieth smaller than `b`.
+bool IsClearlySmaller(const TrialFigures& a, const TrialFigures& b);
+// Returns the limits that a trial does not keep, as ParseLimits names them: "time, loss".
+std::string LimitsMissed(const TrialFigures& figures, const Limits& limits);
+
+// Returns the index of the trial to choose; of equal ones it is the first. What was not measured
+// counts as the worst. REQUIRES: there is a trial.
+size_t BestOf(std::span<const TrialFigures> trials, const Goals& goals);
 
 }  // namespace bitpress::tasks

@@ -5,7 +5,7 @@ import shlex
 
 import numpy as np
 import pytest
-from models import conv_model, make_model, save, save_arrays
+from models import conv_model, conv_model_with_a_large_output, make_model, save, save_arrays
 from onnx import helper, numpy_helper
 
 IMAGE = "crop=20,mean=0.5,std=0.5"
@@ -135,13 +135,51 @@ def test_what_the_float_model_reaches_is_shown(bitpress, large, rows, tmp_path):
     labels.write_text("file,value\n" + "".join(f"000.npy[{i}],{i}\n" for i in range(40)))
     text, report = auto(bitpress, large, tmp_path / "best.onnx", "--data", rows, "--no-report", "--configs", "INT8", "--task", f"regression:labels={labels}")
     figure = next(figure for figure in report["trials"][0]["evaluation"]["task"]["figures"] if figure["reference"] is not None)
-    assert text.splitlines()[0].endswith("measured on 40 samples")
+    assert text.splitlines()[0].endswith(f"measured on 40 samples by {report['measure']} (regression)")
     assert text.splitlines()[1] == f"float model: {figure['name']} {figure['reference']:.4g}"
 
 
 def test_labels_of_samples_that_are_not_measured_are_an_error(bitpress, large, rows, tmp_path):
     message = bitpress.error("auto", large, "-o", tmp_path / "best.onnx", "--data", rows, "--validation", rows, "--labels", tmp_path / "labels.csv")
     assert "--validation-labels" in message
+
+
+def test_a_limit_that_none_keeps_is_named(bitpress, large, rows, tmp_path):
+    text, report = auto(bitpress, large, tmp_path / "best.onnx", "--data", rows, "--configs", "INT8,FP16", "--budget", "time<=0.0001,loss<=100%", "--no-report")
+    assert [trial["limits_missed"] for trial in report["trials"]] == ["time", "time"]
+    assert text.count("   misses: time\n") == 2 and "this is the best, it misses: time" in text
+
+
+def test_what_a_smaller_or_faster_file_would_be_is_said(bitpress, large, rows, tmp_path):
+    # The times of a busy machine decide which note there is; every note is about a trial, and true.
+    text, report = auto(bitpress, large, tmp_path / "best.onnx", "--data", rows, "--no-report")
+    trials = {trial["config"]: trial for trial in report["trials"]}
+    chosen = trials[report["chosen"]]
+    for note in report["notes"]:
+        other = trials[note.split(" takes ")[0]]
+        assert note in text and f"takes {other['time_ratio']:.2f} of the float model's time" in note
+        if "--want faster" in note:
+            assert other["time_ratio"] < chosen["time_ratio"]
+        else:
+            assert "--want smaller" in note and other["file_bytes"] < chosen["file_bytes"] and other["limits_missed"] == "time"
+
+
+def test_outputs_that_the_measure_does_not_see_are_named(bitpress, pictures, tmp_path):
+    model = save(conv_model_with_a_large_output(), tmp_path / "two.onnx")
+    text, report = auto(bitpress, model, tmp_path / "best.onnx", "--data", pictures, "--image", IMAGE, "--no-report", "--configs", "INT8",
+                        "--budget", "loss<=0.0001%")
+    evaluation = report["trials"][0]["evaluation"]
+    noise = {output["name"]: 100 * 10**(-output["sqnr_db"] / 10) for output in evaluation["outputs"]}
+    assert evaluation["class_output"] != "large"
+    note = f"expected top-1 is that of output '{evaluation['class_output']}'; the error of output 'large' has {noise['large']:.2g} % of its energy"
+    assert note in report["notes"] and note in text
+
+
+def test_a_task_without_anything_to_measure_is_said(bitpress, large, tmp_path):
+    same = save_arrays(tmp_path / "same", [np.ones((8, 256), np.float32)])
+    text, report = auto(bitpress, large, tmp_path / "best.onnx", "--data", same, "--no-report", "--configs", "INT8_WEIGHTS")
+    assert report["measure"] == "noise" and "by energy of the error" in text
+    assert any(note.startswith("nothing is known of the task regression: the float model's numbers do not vary") for note in report["notes"])
 
 
 def test_maps_of_scikit_learn_are_named(bitpress, tmp_path):
