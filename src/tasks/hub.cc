@@ -20,6 +20,7 @@
 #include "deploy/check_process.h"
 #include "graph/model.h"
 #include "graph/stored_bytes.h"
+#include "ops/quantizer_nodes.h"
 #include "ops/web_operators.h"
 #include "tasks/check.h"
 #include "tasks/compared_runs.h"
@@ -108,10 +109,23 @@ bool IsOtherFormat(const std::string& stem) {
          std::any_of(kOtherSuffixes.begin(), kOtherSuffixes.end(), ends);
 }
 
+// Returns whether a model is a quantized form of another one beside it, as its name and its
+// operators tell: model_q8_new.onnx of model.onnx.
+bool IsQuantizedForm(const fs::path& folder, const fs::path& model,
+                     const std::set<fs::path>& models) {
+  const std::string stem = PathText(model.stem());
+  const bool has_float = std::ranges::any_of(models, [&](const fs::path& other) {
+    const std::string start = PathText(other.stem());
+    return stem.size() > start.size() && stem.starts_with(start) &&
+           std::string_view("_-.").find(stem[start.size()]) != std::string_view::npos;
+  });
+  return has_float && !ops::QuantizedOperators(graph::Model::Load(folder / model)).empty();
+}
+
 // The models of a folder, relative to it.
 struct FolderModels {
   std::vector<fs::path> floats;
-  std::vector<fs::path> others;  // in another format by their names
+  std::vector<fs::path> others;  // in another format
   bool is_genai = false;
   std::set<fs::path> data;  // files of external data
 };
@@ -151,7 +165,8 @@ FolderModels FindModels(const fs::path& folder) {
     }
   }
   for (const fs::path& model : found) {
-    const bool is_other = !models.is_genai && IsOtherFormat(PathText(model.stem()));
+    const bool is_other = !models.is_genai && (IsOtherFormat(PathText(model.stem())) ||
+                                               IsQuantizedForm(folder, model, found));
     (is_other ? models.others : models.floats).push_back(model);
   }
   if (models.floats.empty()) {
@@ -381,8 +396,12 @@ HubFile MakeFile(const fs::path& model, const HubFormat& format, bool keeps_name
   WithContext(fmt::format("'{}'", file.file), [&] {
     if (!format.preset.empty()) {
       file.warnings = WriteFormat(given, path, format, options);
-    } else if (!fs::exists(path) || !fs::equivalent(given, path)) {
-      graph::Model::Load(given).Save(path);
+    } else {
+      const graph::Model copied = graph::Model::Load(given);
+      if (!ops::QuantizedOperators(copied).empty()) {
+        file.warnings.push_back("the model is already quantized: this is no float file");
+      }
+      if (!fs::exists(path) || !fs::equivalent(given, path)) copied.Save(path);
     }
     file.num_bytes = graph::StoredBytes(path);
     try {

@@ -160,3 +160,18 @@ def test_wrong_use(bitpress, folder, tmp_path, arguments, text):
     (folder / "onnx" / "model.onnx").unlink()
     assert "holds no float model" in bitpress.error("hub", folder, "-o", tmp_path / "out")
     assert "there is no folder" in bitpress.error("hub", tmp_path / "nowhere", "-o", tmp_path / "out")
+
+
+def test_a_quantized_file_is_no_float_model(bitpress, folder, tmp_path):
+    place = folder / "onnx"
+    bitpress.ok("quantize", place / "model.onnx", "-o", place / "model_new8bit.onnx", "--config", "INT8_DYNAMIC")
+    models.save(encoder(), place / "model_float.onnx")
+    bitpress.ok("hub", folder, "-o", tmp_path / "out", "--dtypes", "fp32,fp16", "--json", tmp_path / "report.json")
+    report = json.loads((tmp_path / "report.json").read_text())
+    assert "onnx/model_new8bit.onnx" in report["left_out"]
+    assert sorted({file["model"] for file in report["files"]}) == ["onnx/model.onnx", "onnx/model_float.onnx"]
+    # Alone it is taken, and what it is is said.
+    (place / "model_new8bit.onnx").replace(place / "model.onnx")
+    (place / "model_float.onnx").unlink()
+    text = bitpress.ok("hub", folder, "-o", tmp_path / "again", "--dtypes", "fp32")
+    assert "already quantized: this is no float file" in text
