@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <optional>
 #include <string_view>
 
@@ -23,6 +24,14 @@ void AppendAccuracy(std::string& text, std::string_view name, const std::optiona
   text += fmt::format("{:<10} {}", name, Percent(*value));
   if (reference) text += fmt::format(" (reference {})", Percent(*reference));
   text += "\n";
+}
+
+// Returns whether top-5 may be less than 100 %. The classes are counted where there is a reference.
+bool SaysTop5Something(const EvaluationReport& report) {
+  constexpr uint64_t kFive = 5;
+  const auto output =
+      std::ranges::find(report.outputs, report.class_output, &evaluate::OutputReport::name);
+  return output == report.outputs.end() || output->num_values > kFive * report.num_samples;
 }
 
 // " (reference 12.3)", or nothing.
@@ -93,7 +102,9 @@ std::string ToText(const EvaluationReport& report) {
   text += "\n";
   text += DescribeLeftOut(report.left_out);
   AppendAccuracy(text, "top-1", report.top1, report.reference_top1);
-  AppendAccuracy(text, "top-5", report.top5, report.reference_top5);
+  if (SaysTop5Something(report)) {
+    AppendAccuracy(text, "top-5", report.top5, report.reference_top5);
+  }
   if (report.language) text += LanguageText(*report.language, report.has_times);
   if (report.task) text += TaskText(*report.task);
   if (report.agreement) text += fmt::format("{:<10} {}\n", "agreement", Percent(*report.agreement));

@@ -123,6 +123,18 @@ def test_the_text_report_names_the_figures(photos, conv_path, tmp_path, bitpress
         assert word.lower() in text.lower()
 
 
+@pytest.mark.parametrize("num_classes", [5, 6])
+def test_five_of_five_classes_are_no_figure(tmp_path, bitpress, num_classes):
+    rng = np.random.default_rng(num_classes)
+    weights = {"w": rng.standard_normal((16, num_classes)).astype(np.float32)}
+    node = helper.make_node("MatMul", ["x", "w"], ["y"], name="classes")
+    model = models.save(models.make_model([node], [("x", ["N", 16])], [("y", ["N", num_classes])], weights), tmp_path / "classes.onnx")
+    data = models.save_arrays(tmp_path / "samples", list(rng.standard_normal((4, 1, 16)).astype(np.float32)))
+    labels = write_labels(tmp_path / "labels.csv", [(f"{i:03}.npy", i) for i in range(4)])
+    text = bitpress.ok("evaluate", model, "--reference", model, "--data", data, "--labels", labels)
+    assert "top-1" in text and ("top-5" in text) == (num_classes > 5)
+
+
 def test_a_state_whose_first_dimension_is_no_batch(tmp_path, bitpress):
     """The states of two layers have the shape [2, 1, 8], and one sample has [1, 8]. No copies make two samples of it."""
     node = helper.make_node
