@@ -67,7 +67,9 @@ void RunCheck(CheckArguments& options) {
                      json);
   if (!report.is_run) {
     Fail(ErrorCode::kRuntime, "'{}' {}", options.model,
-         report.is_loaded ? "does not run" : "does not load");
+         !report.is_loaded   ? "does not load"
+         : report.is_made_up ? "did not run on a made-up sample: give a real one (--data)"
+                             : "does not run");
   }
   FailOnBrokenRules(broken.refused, options);
 }

@@ -1,6 +1,7 @@
 #include "deploy/check_target.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <new>
 #include <optional>
@@ -174,12 +175,21 @@ std::map<std::string, size_t> LibraryOperators(const Model& model) {
   return counts;
 }
 
+// Returns whether MadeUp depends on the length.
+bool HasUnknownLength(const runtime::ValueDescription& input) {
+  return input.dims.size() > 1 &&
+         std::any_of(input.dims.begin() + 1, input.dims.end(), [](int64_t dim) { return dim < 1; });
+}
+
 // Returns a tensor of zeros for integers, which may be indices or masks, and of noise around zero
-// for floats.
-Tensor MadeUp(const runtime::ValueDescription& input) {
+// for floats. Of the dimensions that are unknown the first, which counts samples, becomes 1, and
+// others the length.
+Tensor MadeUp(const runtime::ValueDescription& input, int64_t length) {
   Tensor tensor;
   tensor.type = input.type;
-  for (const int64_t dim : input.dims) tensor.dims.push_back(std::max<int64_t>(1, dim));
+  for (const int64_t dim : input.dims) {
+    tensor.dims.push_back(dim >= 1 ? dim : tensor.dims.empty() ? 1 : length);
+  }
   tensor.bytes.resize(NumBytes(input.type, tensor.num_elements()));
   if (input.type == DataType::kFloat) {
     const std::span<float> values = tensor.values<float>();
@@ -285,12 +295,7 @@ class TargetCheck {
 
   void Run() {
     Begin("running the model");
-    if (samples_.empty()) {
-      for (const runtime::ValueDescription& input : runs_.session->inputs()) {
-        runs_.made_up.push_back(MadeUp(input));
-      }
-    }
-    runs_.outputs.push_back(runs_.session->Run(FirstInputs()));
+    runs_.outputs.push_back(samples_.empty() ? RunMadeUp() : runs_.session->Run(FirstInputs()));
     if (graph_) {
       // A loop of very many steps fills the profile, which is read as a whole.
       constexpr uintmax_t kMostBytes = uintmax_t{64} << 20;
@@ -303,6 +308,27 @@ class TargetCheck {
     for (size_t i = 1; i < num_runs; ++i) runs_.outputs.push_back(runs_.session->Run(samples_[i]));
     report_.is_run = true;
     if (graph_) SimulateOther();
+  }
+
+  // Runs a made-up sample. A photo of one pixel ends in a convolution that needs more of them, so
+  // unknown lengths grow until the model runs; if it never does, the first error counts.
+  std::vector<Tensor> RunMadeUp() {
+    constexpr std::array<int64_t, 4> kLengths = {1, 32, 128, 256};
+    const std::vector<runtime::ValueDescription> inputs = runs_.session->inputs();
+    const bool may_grow = std::ranges::any_of(inputs, HasUnknownLength);
+    std::optional<Error> first;
+    for (const int64_t length : kLengths) {
+      runs_.made_up.clear();
+      for (const auto& input : inputs) runs_.made_up.push_back(MadeUp(input, length));
+      try {
+        return runs_.session->Run(runs_.made_up);
+      } catch (const Error& error) {
+        if (!first) first = error;
+        runs_.session = Open();  // whose profile has no half runs
+      }
+      if (!may_grow) break;
+    }
+    throw *first;
   }
 
   void SimulateOther() {

@@ -65,7 +65,7 @@ constexpr auto FieldsOf(const TargetReport*) {
       Field{"is_loaded", &TargetReport::is_loaded}, Field{"is_run", &TargetReport::is_run},
       Field{"is_made_up", &TargetReport::is_made_up,
             "No sample was given. The model ran on a few tokens if it takes tokens, else on zeros "
-            "and noise, with unknown dimensions as 1."},
+            "and noise, with unknown dimensions as 1, or as long as it needs them."},
       Field{"num_decoded", &TargetReport::num_decoded,
             "The weights that became floats to run the model, because the runtime has no "
             "DequantizeLinear for their types. The file is as it was."},

@@ -90,8 +90,21 @@ def test_a_made_up_sample_may_not_suit(tmp_path, bitpress):
     graph = helper.make_graph([node], "g", [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["N", 3, "T"])],
                               [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)], [weight])
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), tmp_path / "m.onnx")
+    # A step is too few, 32 are enough.
+    text = bitpress.checking.ok("quantize", tmp_path / "m.onnx", "-o", tmp_path / "q.onnx", "--config", "MX6")
+    assert "loads and runs it" in text
+    report = json.loads(bitpress.ok("check", tmp_path / "q.onnx", "--json", "-"))
+    assert report["is_run"] and report["is_made_up"]
+    assert sum(report["work"].values()) == 2 * 3 * 5 * (32 - 4)
+    # The product needs 48 columns, which nothing says.
+    node = helper.make_node("MatMul", ["x", "w"], ["y"], "product")
+    graph = helper.make_graph([node], "g", [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["N", "T"])],
+                              [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)],
+                              [numpy_helper.from_array(np.ones((48, 2), np.float32), "w")])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), tmp_path / "m.onnx")
     text = bitpress.checking.ok("quantize", tmp_path / "m.onnx", "-o", tmp_path / "q.onnx", "--config", "MX6")
     assert "did not run on a made-up sample" in text and "--data" in text
+    assert "did not run on a made-up sample: give a real one (--data)" in bitpress.error("check", tmp_path / "q.onnx")
     assert "loads" not in bitpress.ok("quantize", tmp_path / "m.onnx", "-o", tmp_path / "q.onnx", "--config", "MX6",
                                       "--check", "off")
 
