@@ -28,6 +28,7 @@
 #include "tasks/report.h"
 #include "tasks/shared_work.h"
 #include "tasks/trials.h"
+#include "tasks/verdict.h"
 
 namespace bitpress::tasks {
 namespace {
@@ -166,6 +167,7 @@ class AutoRun {
     TellOtherOutputs();
     TellOtherChoices();
     Place();
+    TellWarnings();
     return std::move(report_);
   }
 
@@ -344,6 +346,16 @@ class AutoRun {
     }
     if (options_.preparation == rewrite::Preparation::kAsIs) command += " --as-is";
     return command;
+  }
+
+  // Adds what `quantize` would warn of, but for what the table shows.
+  void TellWarnings() {
+    constexpr std::string_view kShown[] = {"far", "slower", "larger", "not_checked"};
+    for (Warning& warning : VerdictOf(quantized_).warnings) {
+      if (std::ranges::find(kShown, warning.kind) == std::end(kShown)) {
+        report_.notes.push_back(std::move(warning.text));
+      }
+    }
   }
 
   // Puts the best model in the place of the output.

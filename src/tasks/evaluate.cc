@@ -12,7 +12,6 @@
 #include "base/messages.h"
 #include "base/paths.h"
 #include "base/text.h"
-#include "ops/time_axis.h"
 #include "runtime/machine.h"
 #include "runtime/session.h"
 #include "tasks/merge_files.h"
@@ -50,24 +49,26 @@ std::string FitWord(const std::optional<data::ImageSpec>& image) {
 ModelFiles ReadModels(const EvaluateOptions& options, const data::SampleSpec& samples,
                       bool has_fingerprints) {
   ModelFiles files;
-  {
-    const graph::Model model = runtime::LoadToRun(options.model);
-    files.source = SourceFor(model, RunOptions{samples, options.num_threads, {}});
-    if (has_fingerprints) files.fingerprint = model.Fingerprint();
-    files.evaluation.hints.characters = CharactersOf(model);
-  }
   evaluate::EvaluateOptions& evaluation = files.evaluation;
-  if (files.source.tokens) evaluation.tokens = files.source.tokens->inputs;
+  const RunOptions run{samples, options.num_threads, {}};
+  // The inputs of a quantized model's operators may be less well known than those of the float
+  // model, whose results also tell better which rows of the samples belong together.
+  bool takes_whole_items = false;
   if (!options.reference.empty()) {
     const graph::Model reference = runtime::LoadToRun(options.reference);
-    // The inputs of a quantized model's operators may be less well known than those of the float
-    // model.
-    files.source.use_whole_items |= ops::HasTimeFirst(reference);
-    if (files.source.tokens) evaluation.reference_tokens = data::TokenInputs(reference);
+    const data::SourceOptions source = SourceFor(reference, run);
+    takes_whole_items = source.use_whole_items;
+    if (source.tokens) evaluation.reference_tokens = source.tokens->inputs;
     if (has_fingerprints) files.reference_fingerprint = reference.Fingerprint();
-    if (evaluation.hints.characters.empty()) {
-      evaluation.hints.characters = CharactersOf(reference);
-    }
+    evaluation.hints.characters = CharactersOf(reference);
+  }
+  {
+    const graph::Model model = runtime::LoadToRun(options.model);
+    files.source = SourceFor(model, run);
+    files.source.use_whole_items |= takes_whole_items;
+    if (files.source.tokens) evaluation.tokens = files.source.tokens->inputs;
+    if (has_fingerprints) files.fingerprint = model.Fingerprint();
+    if (evaluation.hints.characters.empty()) evaluation.hints.characters = CharactersOf(model);
   }
   static_cast<evaluate::EvaluateSettings&>(evaluation) = options;
   evaluation.hints.fit = FitWord(files.source.image);

@@ -7,59 +7,16 @@
 #include "base/error.h"
 #include "base/paths.h"
 #include "graph/stored_bytes.h"
-#include "ops/batch.h"
 #include "ops/time_axis.h"
-#include "runtime/session.h"
+#include "tasks/whole_items.h"
 
 namespace bitpress::tasks {
 namespace {
 
-// The most bytes of constants of a model that is opened to try a sample.
-constexpr uint64_t kMostTriedBytes = 500'000'000;
-
-bool Runs(runtime::Session& session, const std::vector<Tensor>& inputs) {
-  try {
-    session.Run(inputs);
-    return true;
-  } catch (const Error&) {
-    return false;
-  }
-}
-
-// Returns whether the first item has several rows of which the first one does not run, while the
-// whole item does: its rows belong together, such as views of one thing. Everything else, and what
-// cannot be read, is for the task itself to find.
-bool FirstItemRunsWholeOnly(const graph::Model& model, const RunOptions& run) {
-  // A fixed number of rows a run says what belongs together.
-  if (!run.samples.tokens.empty() || !run.samples.image.empty() || ops::FixedBatchOf(model) > 0 ||
-      graph::MeasureParts(model).constants > kMostTriedBytes) {
-    return false;
-  }
-  try {
-    data::SampleSpec first = run.samples.First(1);
-    first.shard = {};
-    data::SourceOptions options = data::ToSourceOptions(first, model);
-    options.num_threads = 1;
-    options.kept = nullptr;  // it is not known yet how the items are read
-    const std::optional<data::Batch> row = data::OpenSource(options)->Next(1);
-    const bool is_row = row && row->HasRows() && row->failed.empty() && row->labels.empty() &&
-                        row->names.front().ends_with(']');
-    if (!is_row) return false;
-    runtime::Session session = runtime::Session::FromModel(
-        model, {.num_threads = 1, .optimization = runtime::Optimization::kNone});
-    if (Runs(session, row->inputs)) return false;
-    options.use_whole_items = true;
-    const std::optional<data::Batch> item = data::OpenSource(options)->Next(1);
-    return item && item->failed.empty() && Runs(session, item->inputs);
-  } catch (const Error&) {
-    return false;
-  }
-}
-
 bool TakesWholeItems(const graph::Model& model, const RunOptions& run) {
   if (run.samples.whole_items || ops::HasTimeFirst(model)) return true;
   std::optional<bool>& found = *run.samples.found_whole;
-  if (!found && run.samples.is_given()) found = FirstItemRunsWholeOnly(model, run);
+  if (!found && run.samples.is_given()) found = RowsBelongTogether(model, run);
   return found.value_or(false);
 }
 

@@ -325,9 +325,10 @@ void WarnOfSamples(const QuantizeReport& report, std::vector<Warning>& warnings)
   if (report.takes_whole_items) {
     warnings.push_back(
         {"whole_items",
-         fmt::format("the first row of the first item of the samples does not run alone, so each "
-                     "item is one sample: say {} if that is right",
-                     OptionName("whole_items"))});
+         fmt::format(
+             "the rows of the first item of the samples do not run alone, or give something "
+             "else beside each other, so each item is one sample: say {} if that is right",
+             OptionName("whole_items"))});
   }
   if (!report.held_back || report.held_back->values.empty()) return;
   const calibrate::HeldBackReport& held = *report.held_back;

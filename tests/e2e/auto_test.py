@@ -155,13 +155,20 @@ def test_what_a_smaller_or_faster_file_would_be_is_said(bitpress, large, rows, t
     text, report = auto(bitpress, large, tmp_path / "best.onnx", "--data", rows, "--no-report")
     trials = {trial["config"]: trial for trial in report["trials"]}
     chosen = trials[report["chosen"]]
-    for note in report["notes"]:
+    for note in (note for note in report["notes"] if "--want" in note):
         other = trials[note.split(" takes ")[0]]
         assert note in text and f"takes {other['time_ratio']:.2f} of the float model's time" in note
         if "--want faster" in note:
             assert other["time_ratio"] < chosen["time_ratio"]
         else:
             assert "--want smaller" in note and other["file_bytes"] < chosen["file_bytes"] and other["limits_missed"] == "time"
+
+
+def test_a_network_without_anything_to_quantize_is_told(bitpress, rows, tmp_path):
+    nodes = [helper.make_node("ReduceSum", ["x", "axis"], ["y"], name="sum")]
+    model = save(make_model(nodes, [("x", ["N", 256])], [("y", ["N", 1])], {"axis": np.array([1])}), tmp_path / "sum.onnx")
+    text, report = auto(bitpress, model, tmp_path / "best.onnx", "--data", rows, "--no-report", "--configs", "INT8,INT8_WEIGHTS")
+    assert any("nothing was quantized" in note and "deploy the given model" in note and note in text for note in report["notes"])
 
 
 def test_outputs_that_the_measure_does_not_see_are_named(bitpress, pictures, tmp_path):

@@ -51,6 +51,35 @@ def test_rows_are_samples_where_they_run(tmp_path, samples, bitpress):
     assert "8 samples" in bitpress.ok("calibrate", plain, "-o", tmp_path / "c.bpc", "--data", samples, "--whole-items")
 
 
+def steps(tmp_path, ends):
+    """Rows are steps of time that a window of three joins; at the end there may be the mean of all of them, or each step alone."""
+    nodes = [helper.make_node("Transpose", ["x"], ["t"], "turn"), helper.make_node("Unsqueeze", ["t", "zero"], ["u"], "unsqueeze"),
+             helper.make_node("Conv", ["u", "w"], ["c"], "conv", pads=[1, 1]), helper.make_node("Squeeze", ["c", "zero"], ["s"], "squeeze"),
+             helper.make_node("Transpose", ["s"], ["steps" if ends == "steps" else "r"], "turn_back")]
+    outputs = [("steps", FLOAT, ["T", 8])]
+    if ends == "mean":
+        nodes.append(helper.make_node("ReduceMean", ["r"], ["y"], "mean", axes=[0], keepdims=0))
+        outputs = [("y", FLOAT, [8])]
+    if ends == "rows":
+        nodes.append(helper.make_node("MatMul", ["x", "m"], ["y"], "alone"))
+        outputs = [("r", FLOAT, ["T", 8]), ("y", FLOAT, ["T", 8])]
+    return save(tmp_path / "m.onnx", nodes, [("x", FLOAT, ["T", 16])], outputs,
+                {"zero": np.array([0]), "w": random(8, 16, 3), **({"m": random(16, 8)} if ends == "rows" else {})})
+
+
+@pytest.mark.parametrize("ends", ["steps", "mean"])
+def test_items_are_whole_where_rows_change_each_other(ends, samples, tmp_path, bitpress):
+    model, report = steps(tmp_path, ends), tmp_path / "q.json"
+    bitpress.checking.ok("quantize", model, "-o", tmp_path / "q.onnx", "--config", "INT8", "--data", samples, "--json", report)
+    assert "whole_items" in verdict(report)
+    assert "8 samples" in bitpress.ok("calibrate", model, "-o", tmp_path / "c.bpc", "--data", samples)
+    assert "8 samples" in bitpress.ok("evaluate", tmp_path / "q.onnx", "--reference", model, "--data", samples)
+
+
+def test_an_output_of_each_row_makes_rows_samples(samples, tmp_path, bitpress):
+    assert "32 samples" in bitpress.ok("calibrate", steps(tmp_path, "rows"), "-o", tmp_path / "c.bpc", "--data", samples)
+
+
 def test_the_error_of_a_row_names_the_option(model, tmp_path, bitpress):
     uneven = save_samples(tmp_path / "uneven", (3, 16))
     error = bitpress.error("calibrate", model, "-o", tmp_path / "c.bpc", "--data", uneven)
