@@ -7,6 +7,7 @@
 #include <memory>
 #include <string>
 
+#include "base/messages.h"
 #include "base/paths.h"
 #include "base/text.h"
 #include "command.h"
@@ -130,7 +131,7 @@ std::string DescribeChoice(const AutoArguments& options, const tasks::AutoReport
   if (!page.empty()) text += fmt::format("  page: {}\n", page);
   if (!chosen.command.empty()) text += fmt::format("  again: {}\n", chosen.command);
   for (const std::string& note : report.notes) {
-    text += fmt::format("  note: {}\n", note);
+    text += fmt::format("  note: {}\n", SpellOptions(note, Spelt));
   }
   return text;
 }

