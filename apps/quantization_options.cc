@@ -25,6 +25,7 @@ void QuantizationArguments::CheckPlanAgrees() const {
 void QuantizationArguments::Complete(std::vector<std::string>& notices) {
   request.samples = samples.Spec();
   if (request.plan_file.empty()) {
+    if (config.config.empty() && !request.weights_from.empty()) config.config = "none";
     if (config.config.empty()) throw CLI::RequiredError("--config NAME or --plan FILE");
     request.config = config.Resolve(&notices);
   } else {

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <map>
 #include <memory>
+#include <ranges>
 #include <string_view>
 
 #include "base/messages.h"
@@ -182,6 +183,41 @@ std::string DescribeHeldBack(const calibrate::HeldBackReport& report) {
   return text;
 }
 
+// Says how many weights have the codes of the file that they came from, and why others have not.
+std::string DescribeImport(const interop::WeightImport& import, bool is_verbose) {
+  std::map<std::string, size_t> kept;
+  std::vector<std::string> others;
+  std::string details;
+  for (const interop::ImportedWeight& weight : import.weights) {
+    if (weight.is_kept()) {
+      ++kept[fmt::format("{} as {}", weight.type, weight.format)];
+    } else {
+      others.push_back(fmt::format("{} as {}, {}", weight.type,
+                                   weight.format == "none" ? "float" : weight.format,
+                                   weight.reason));
+    }
+    details += fmt::format("        '{}' is {} ({}{})\n", weight.value, weight.source, weight.type,
+                           weight.is_kept() ? "" : ": " + weight.reason);
+  }
+  std::vector<std::string> words;
+  for (const auto& [types, count] : kept) words.push_back(fmt::format("{} {}", count, types));
+  std::string text = fmt::format(
+      "  imported:    {} of {} weights with every code of the file{}{}; {} norms and biases\n",
+      import.num_kept(), import.weights.size(), words.empty() ? "" : ": ", fmt::join(words, ", "),
+      import.num_vectors);
+  text += ListCounted("without its codes", others);
+  constexpr size_t kMost = 3;
+  const auto list = [&](std::string_view what, const std::vector<std::string>& names) {
+    if (names.empty()) return;
+    text += fmt::format("  {:>5} {}: {}{}\n", names.size(), what,
+                        fmt::join(names | std::views::take(kMost), ", "),
+                        names.size() > kMost ? ", ..." : "");
+  };
+  list("not in the file", import.not_in_file);
+  list("of the file not in the model", import.unused);
+  return is_verbose ? text + details : text;
+}
+
 // Describes what the guard found, and what it left float.
 std::string DescribeGuard(const plan::GuardReport& guard, double wanted_db) {
   if (guard.num_samples == 0) {
@@ -322,6 +358,7 @@ std::string DescribeQuantized(const tasks::QuantizeOptions& options,
     text += fmt::format("  target {}: {}\n", plan::ProfileOf(options.target).name,
                         fmt::join(report.target_settings, ", "));
   }
+  if (report.imported) text += DescribeImport(*report.imported, is_verbose);
   text += DescribeRewrites(report.rewritten, is_verbose);
   if (report.smoothed) text += DescribeSmoothing(*report.smoothed, is_verbose);
   for (const emit::PortableFunctions::Omission& omission : report.transform.portable.omissions) {

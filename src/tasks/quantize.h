@@ -24,6 +24,7 @@
 #include "finetune/finetune.h"
 #include "graph/model.h"
 #include "graph/stored_bytes.h"
+#include "interop/import_weights.h"
 #include "plan/bit_budget.h"
 #include "plan/quant_config.h"
 #include "plan/quant_plan.h"
@@ -103,6 +104,8 @@ struct QuantizeReport {
   std::set<std::string> chosen_outputs;
   // Nothing: no weight has weight_range=auto in blocks, or there were no samples to choose with.
   std::optional<calibrate::WeightRangeReport> weight_range;
+  // What became of the weights of another tool; nothing: none were given.
+  std::optional<interop::WeightImport> imported;
   // The mean bits of the operands; nothing unless the plan asks for them (mean_bits).
   std::optional<plan::MeanBits> mean_bits;
   finetune::FinetuneReport finetune;  // empty without passes
@@ -146,6 +149,10 @@ constexpr auto FieldsOf(const QuantizeReport*) {
       Field{"finetuning", &Report::finetune, "Empty without fine-tuning."},
       Field{"why_not_finetuned", &Report::why_not_finetuned,
             "Why nothing was learned although the configuration says so. '' otherwise."},
+      Field{
+          "imported", &Report::imported,
+          "What became of the weights that another tool quantized (weights_from). None: none were "
+          "given."},
       Field{"mean_bits", &Report::mean_bits,
             "Mean bits of weights and activations. None: mean_bits is not set."},
       Field{"guard", &Report::guard, "None: there was nothing to guard."},

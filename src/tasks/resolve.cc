@@ -19,6 +19,7 @@
 #include "calibrate/weight_ranges.h"
 #include "data/source.h"
 #include "graph/half_values.h"
+#include "interop/import_weights.h"
 #include "ops/quantizer_nodes.h"
 #include "plan/make_plan.h"
 #include "plan/target_profile.h"
@@ -212,6 +213,25 @@ plan::ResolvedPlan Resolve(plan::QuantPlan plan, Prepared& prepared, const Quant
 
 }  // namespace
 
+namespace {
+
+// Throws if the configuration changes what the weights of another tool are the codes of.
+void CheckImport(const QuantizeOptions& options) {
+  const plan::Rewrites rewrites = plan::ResolveRewrites(options.config);
+  std::string why;
+  if (options.has_plan()) why = "a plan";
+  if (!options.config.finetune.empty()) why = "finetune";
+  if (options.config.smooth_quant) why = "smooth_quant";
+  if (rewrites.equalization) why = "equalize";
+  if (rewrites.rotation) why = "rotate";
+  if (rewrites.half) why = "FLOAT16";
+  if (why.empty()) return;
+  Fail(ErrorCode::kInvalidArgument, "{} keeps the codes of another tool, and {} would change them",
+       OptionName("weights_from"), why);
+}
+
+}  // namespace
+
 ResolvedModel ResolveModel(const QuantizeOptions& given, ThreadPool& pool, QuantizeReport& report) {
   QuantizeOptions options = given;
   options.samples.shard = {};
@@ -221,6 +241,7 @@ ResolvedModel ResolveModel(const QuantizeOptions& given, ThreadPool& pool, Quant
   if (!has_plan) report.target_settings = plan::AdaptTo(target, options.config);
   if (has_plan) report.plan = options.plan ? *options.plan : ReadPlan(options.plan_file);
   if (has_plan && options.change_plan) options.change_plan(report.plan.config);
+  if (!options.weights_from.empty()) CheckImport(options);
   const plan::QuantConfig& config = has_plan ? report.plan.config : options.config;
   static_cast<RunOptions&>(options) = options.ForCalibration(config.calibration_samples);
   plan::Rewrites rewrites = has_plan ? report.plan.rewrites : plan::ResolveRewrites(config);
@@ -229,6 +250,11 @@ ResolvedModel ResolveModel(const QuantizeOptions& given, ThreadPool& pool, Quant
   }
   Prepared prepared = PrepareModel(options, config, rewrites, report);
   report.prepared_parts = graph::MeasureParts(prepared.model);
+  interop::ImportedWeights imported;
+  if (!options.weights_from.empty()) {
+    imported = interop::ImportWeights(options.weights_from, prepared.model, pool);
+    report.imported = imported.report;
+  }
   for (const calibrate::ComparedValue& value : calibrate::ComparedValues(prepared.model)) {
     if (value.reader) report.chosen_outputs.insert(value.output);
   }
@@ -239,6 +265,7 @@ ResolvedModel ResolveModel(const QuantizeOptions& given, ThreadPool& pool, Quant
     report.plan = plan::MakePlan(options.config, prepared.model, PathText(options.model.filename()),
                                  &report.unmatched_words);
     plan::FixScales(target, prepared.model, report.plan);
+    interop::Apply(imported.decisions, report.plan);
   }
   report.plan.rewrites = std::move(rewrites);
   if (report.plan.config.mean_bits > 0) {
@@ -254,6 +281,7 @@ ResolvedModel ResolveModel(const QuantizeOptions& given, ThreadPool& pool, Quant
   plan::ResolvedPlan resolved = WithContext(fmt::format("'{}'", PathText(options.model)), [&] {
     return Resolve(std::move(report.plan), prepared, options, pool, report);
   });
+  interop::GiveScales(imported, resolved);
   return {std::move(prepared.model), std::move(resolved)};
 }
 

@@ -1,0 +1,443 @@
+// Checkpoints of Hugging Face in safetensors, float and quantized. Of a quantized layer P there are
+//   GPTQ, AutoRound:      P.qweight P.qzeros P.scales P.g_idx, codes packed along the inputs
+//   AWQ:                  P.qweight P.qzeros P.scales, packed along the outputs, interleaved
+//   compressed-tensors:   P.weight_packed P.weight_scale P.weight_zero_point P.weight_shape, or
+//                         P.weight of 8 bits with P.weight_scale
+// Which of them follows from names and shapes; config.json tells only what they leave open. The
+// layouts are those of AutoGPTQ, AutoAWQ and compressed-tensors, in our own words.
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <utility>
+
+#include "base/atomic_file.h"
+#include "base/error.h"
+#include "base/paths.h"
+#include "interop/weights_file.h"
+
+namespace bitpress::interop {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::json;
+
+// A tensor in one of the files.
+struct Stored {
+  std::string type;  // "I32", "F16", ...
+  std::vector<int64_t> dims;
+  std::span<const std::byte> bytes;
+
+  int64_t rows() const { return dims.size() == 2 ? dims[0] : 1; }
+  int64_t columns() const { return dims.empty() ? 1 : dims.back(); }
+};
+
+size_t BytesOf(const std::string& type) {
+  if (type == "F64" || type == "I64" || type == "U64") return 8;
+  if (type == "F32" || type == "I32" || type == "U32") return 4;
+  if (type == "F16" || type == "BF16" || type == "I16" || type == "U16") return 2;
+  return 1;
+}
+
+uint32_t WordAt(const Stored& words, int64_t i) {
+  uint32_t word = 0;
+  std::memcpy(&word, words.bytes.data() + static_cast<size_t>(i) * sizeof(word), sizeof(word));
+  return word;
+}
+uint8_t ByteAt(const Stored& bytes, int64_t i) {
+  return std::to_integer<uint8_t>(bytes.bytes[static_cast<size_t>(i)]);
+}
+
+// Returns the value of a FLOAT8E4M3FN.
+float FloatOfE4M3(uint8_t bits) {
+  const int exponent = bits >> 3 & 15, mantissa = bits & 7;
+  float magnitude = std::ldexp(static_cast<float>(exponent == 0 ? mantissa : mantissa | 8),
+                               std::max(exponent, 1) - 10);
+  if ((bits & 127) == 127) magnitude = NAN;
+  return bits >> 7 == 0 ? magnitude : -magnitude;
+}
+
+std::vector<float> Floats(const Stored& tensor, const std::string& name) {
+  if (tensor.type == "F8_E4M3") {
+    std::vector<float> values;
+    for (size_t i = 0; i < tensor.bytes.size(); ++i) {
+      values.push_back(FloatOfE4M3(ByteAt(tensor, static_cast<int64_t>(i))));
+    }
+    return values;
+  }
+  if (tensor.type != "F32" && tensor.type != "F16" && tensor.type != "BF16") {
+    Fail(ErrorCode::kUnsupported, "'{}' is of type {}; F32, F16 and BF16 are read", name,
+         tensor.type);
+  }
+  return FloatsOf(tensor.type, tensor.bytes);
+}
+
+class SafetensorsFile : public WeightsFile {
+ public:
+  explicit SafetensorsFile(const fs::path& path) {
+    std::vector<fs::path> paths = {path};
+    std::error_code ignored;
+    if (fs::is_directory(path, ignored)) {
+      paths.clear();
+      for (const fs::directory_entry& entry : fs::directory_iterator(path)) {
+        if (entry.path().extension() == ".safetensors") paths.push_back(entry.path());
+      }
+      std::ranges::sort(paths);
+      if (paths.empty()) {
+        Fail(ErrorCode::kInvalidArgument, "'{}' holds no *.safetensors", PathText(path));
+      }
+    }
+    const fs::path config = paths.front().parent_path() / "config.json";
+    if (fs::exists(config, ignored)) ReadConfig(config);
+    for (const fs::path& each : paths) {
+      WithContext(fmt::format("'{}'", PathText(each)), [&] { ReadTable(Map(each)); });
+    }
+    NamePlaces();
+  }
+
+  FileWeight Read(const std::string& name) const override {
+    return WithContext(fmt::format("tensor '{}'", name), [&] {
+      const std::string layer = name.substr(0, name.rfind('.'));
+      FileWeight weight;
+      if (name.ends_with(".qweight")) {
+        weight = ReadColumns(layer);
+      } else if (name.ends_with(".weight_packed")) {
+        weight = ReadPacked(layer);
+      } else if (stored_.contains(layer + ".weight_scale") && name.ends_with(".weight")) {
+        weight = ReadBytes(layer);
+      } else {
+        weight = ReadFloats(name);
+      }
+      MakeSymmetric(weight);
+      return weight;
+    });
+  }
+
+ private:
+  void ReadConfig(const fs::path& path) {
+    const Json config = Json::parse(ReadFile(path), nullptr, /*allow_exceptions=*/false);
+    if (!config.is_object() || !config.contains("quantization_config")) return;
+    const Json& quantization = config["quantization_config"];
+    if (!quantization.is_object()) return;
+    is_symmetric_ = quantization.contains("sym") && quantization["sym"] == true;
+    counts_zeros_ = quantization.contains("checkpoint_format") &&
+                    quantization["checkpoint_format"] == "gptq_v2";
+  }
+
+  void ReadTable(std::shared_ptr<const MappedFile> file) {
+    const std::span<const std::byte> all = file->bytes();
+    uint64_t size = 0;
+    if (all.size() >= sizeof(size)) std::memcpy(&size, all.data(), sizeof(size));
+    const auto fail = [](std::string_view why) {
+      Fail(ErrorCode::kInvalidArgument, "the safetensors file is damaged: {}", why);
+    };
+    if (all.size() < sizeof(size) || size > all.size() - sizeof(size)) fail("it ends too early");
+    const auto* const text = reinterpret_cast<const char*>(all.data() + sizeof(size));
+    const Json table = Json::parse(text, text + size, nullptr, /*allow_exceptions=*/false);
+    if (!table.is_object()) fail("its header is no JSON object");
+    const std::span<const std::byte> data = all.subspan(sizeof(size) + static_cast<size_t>(size));
+    for (const auto& [name, entry] : table.items()) {
+      if (name == "__metadata__") continue;
+      const bool has_keys = entry.is_object() && entry.contains("dtype") &&
+                            entry["dtype"].is_string() && entry.contains("shape") &&
+                            entry["shape"].is_array() && entry.contains("data_offsets") &&
+                            entry["data_offsets"].is_array() && entry["data_offsets"].size() == 2;
+      if (!has_keys) fail("the entry of '" + name + "'");
+      Stored tensor;
+      tensor.type = entry["dtype"].get<std::string>();
+      uint64_t num_elements = 1;
+      for (const Json& dim : entry["shape"]) {
+        constexpr uint64_t kMost = uint64_t{1} << 40U;
+        if (!dim.is_number_unsigned() || dim.get<uint64_t>() > kMost)
+          fail("the shape of '" + name + "'");
+        tensor.dims.push_back(dim.get<int64_t>());
+        num_elements *= dim.get<uint64_t>();
+        if (num_elements > kMost) fail("the shape of '" + name + "'");
+      }
+      const Json& offsets = entry["data_offsets"];
+      if (!offsets[0].is_number_unsigned() || !offsets[1].is_number_unsigned()) {
+        fail("the place of '" + name + "'");
+      }
+      const auto begin = offsets[0].get<uint64_t>(), end = offsets[1].get<uint64_t>();
+      if (begin > end || end > data.size() || end - begin != num_elements * BytesOf(tensor.type)) {
+        fail("the place of '" + name + "'");
+      }
+      tensor.bytes = data.subspan(static_cast<size_t>(begin), static_cast<size_t>(end - begin));
+      stored_[name] = std::move(tensor);
+    }
+    files_.push_back(std::move(file));
+  }
+
+  void NamePlaces() {
+    for (const auto& [name, tensor] : stored_) {
+      const std::string kind = name.substr(name.rfind('.') + 1);
+      const std::optional<TensorPlace> place = PlaceOfName(name);
+      const bool is_main =
+          kind == "weight" || kind == "bias" || kind == "qweight" || kind == "weight_packed";
+      if (is_main && place) {
+        tensors_.emplace(*place, name);
+      } else if (is_main) {
+        others_.push_back(name);
+      }
+    }
+  }
+
+  // Returns a tensor that a layer needs.
+  const Stored& Part(const std::string& name, std::string_view type = "") const {
+    const auto found = stored_.find(name);
+    if (found == stored_.end()) {
+      Fail(ErrorCode::kInvalidArgument, "it needs '{}', which the file does not have", name);
+    }
+    const Stored& part = found->second;
+    if ((!type.empty() && part.type != type) || part.dims.empty() || part.dims.size() > 2 ||
+        part.bytes.empty()) {
+      Fail(ErrorCode::kUnsupported, "'{}' is of type {} with {} dimensions", name, part.type,
+           part.dims.size());
+    }
+    return part;
+  }
+
+  FileWeight ReadFloats(const std::string& name) const {
+    const Stored& tensor = Part(name);
+    FileWeight weight;
+    weight.type = tensor.type;
+    weight.num_rows = tensor.rows();
+    weight.row_length = tensor.columns();
+    weight.floats = Floats(tensor, name);
+    return weight;
+  }
+
+  [[noreturn]] static void FailSizes(const std::string& layer) {
+    Fail(ErrorCode::kInvalidArgument, "the sizes of the tensors of '{}' do not fit each other",
+         layer);
+  }
+
+  // Reads GPTQ's and AWQ's tensors: scales and zero points are [groups, outputs].
+  FileWeight ReadColumns(const std::string& layer) const {
+    const Stored& codes = Part(layer + ".qweight", "I32");
+    const Stored& zeros = Part(layer + ".qzeros", "I32");
+    const Stored& scales = Part(layer + ".scales");
+    const int64_t outputs = scales.columns(), groups = scales.rows();
+    const bool is_awq = codes.columns() != outputs;
+    const int64_t per_word = outputs / zeros.columns();
+    const int64_t inputs = is_awq ? codes.rows() : codes.rows() * per_word;
+    if ((per_word != 4 && per_word != 8 && per_word != 16) ||
+        zeros.columns() * per_word != outputs || zeros.rows() != groups || inputs % groups != 0 ||
+        (is_awq && per_word != 8) || (is_awq && codes.columns() * per_word != outputs)) {
+      FailSizes(layer);
+    }
+    const auto bits = static_cast<unsigned>(32 / per_word);
+    const uint32_t mask = (1U << bits) - 1;
+    // Place of each of eight neighbouring columns in AWQ's words.
+    constexpr std::array<unsigned, 8> kInterleaved = {0, 4, 1, 5, 2, 6, 3, 7};
+    const auto column = [&](const Stored& words, int64_t row, int64_t i) {
+      const auto at = static_cast<unsigned>(i % per_word);
+      const uint32_t word = WordAt(words, row * words.columns() + i / per_word);
+      return word >> (bits * (is_awq ? kInterleaved[at] : at)) & mask;
+    };
+    FileWeight weight;
+    weight.type = is_awq ? "AWQ" : "GPTQ";
+    weight.type += fmt::format(" {} bits", bits);
+    weight.format = bits == 8 ? "uint8" : "uint4";
+    weight.num_rows = outputs;
+    weight.row_length = inputs;
+    weight.block_size = inputs / groups;
+    weight.codes.resize(static_cast<size_t>(outputs * inputs));
+    for (int64_t row = 0; row < outputs; ++row) {
+      for (int64_t i = 0; i < inputs; ++i) {
+        const uint32_t code = is_awq ? column(codes, i, row)
+                                     : WordAt(codes, i / per_word * outputs + row) >>
+                                               (bits * static_cast<unsigned>(i % per_word)) &
+                                           mask;
+        weight.codes[static_cast<size_t>(row * inputs + i)] = static_cast<int16_t>(code);
+      }
+    }
+    const std::vector<float> all_scales = Floats(scales, layer + ".scales");
+    // GPTQ's first format stores zero points less one.
+    const uint32_t added = is_awq || counts_zeros_ ? 0 : 1;
+    for (int64_t row = 0; row < outputs; ++row) {
+      for (int64_t group = 0; group < groups; ++group) {
+        weight.scales.push_back(all_scales[static_cast<size_t>(group * outputs + row)]);
+        const uint32_t zero = (column(zeros, group, row) + added) & mask;
+        weight.zero_points.push_back(static_cast<int16_t>(is_symmetric_ ? 1U << (bits - 1) : zero));
+      }
+    }
+    FollowOrder(layer, weight);
+    return weight;
+  }
+
+  // Decodes a weight whose columns lie in groups of another order (act-order).
+  void FollowOrder(const std::string& layer, FileWeight& weight) const {
+    for (const char* const name : {".g_idx", ".weight_g_idx"}) {
+      if (!stored_.contains(layer + name)) continue;
+      const Stored& order = Part(layer + name, "I32");
+      if (order.columns() != weight.row_length) FailSizes(layer);
+      bool is_plain = true, is_unset = true;
+      for (int64_t i = 0; i < weight.row_length; ++i) {
+        is_plain = is_plain && WordAt(order, i) == static_cast<uint32_t>(i / weight.block_size);
+        is_unset = is_unset && WordAt(order, i) == UINT32_MAX;
+        if (!is_unset && WordAt(order, i) >= static_cast<uint32_t>(weight.num_blocks())) {
+          FailSizes(layer);
+        }
+      }
+      if (is_plain || is_unset) return;
+      FileWeight floats = weight;
+      floats.why_rounded = "its columns are in groups of another order (act-order)";
+      floats.format = "none";
+      floats.floats.resize(weight.codes.size());
+      for (size_t at = 0; at < weight.codes.size(); ++at) {
+        const auto row = static_cast<int64_t>(at) / weight.row_length;
+        const auto i = static_cast<int64_t>(at) % weight.row_length;
+        const auto block = static_cast<size_t>(row * weight.num_blocks() + WordAt(order, i));
+        const int zero_point = weight.zero_points.empty() ? 0 : weight.zero_points[block];
+        floats.floats[at] =
+            static_cast<float>(weight.codes[at] - zero_point) * weight.scales[block];
+      }
+      floats.codes.clear();
+      floats.scales.clear();
+      floats.zero_points.clear();
+      floats.block_size = 0;
+      weight = std::move(floats);
+      return;
+    }
+  }
+
+  // Reads the tensors of compressed-tensors: scales are [outputs, groups].
+  FileWeight ReadPacked(const std::string& layer) const {
+    const Stored& codes = Part(layer + ".weight_packed");
+    if (codes.type == "U8") return ReadFourBitFloats(layer, codes);
+    const Stored& scales = Part(layer + ".weight_scale");
+    const Stored& shape = Part(layer + ".weight_shape", "I64");
+    if (codes.type != "I32" || shape.bytes.size() != 2 * sizeof(int64_t)) FailSizes(layer);
+    int64_t dims[2] = {};
+    std::memcpy(dims, shape.bytes.data(), sizeof(dims));
+    FileWeight weight;
+    weight.num_rows = dims[0];
+    weight.row_length = dims[1];
+    const int64_t per_word = codes.columns() > 0 ? dims[1] / codes.columns() : 0;
+    const int64_t groups = scales.dims.size() == 2 ? scales.columns() : 1;
+    if (dims[0] < 1 || dims[0] != codes.rows() || per_word * codes.columns() != dims[1] ||
+        (per_word != 4 && per_word != 8) || dims[1] % groups != 0 ||
+        (scales.rows() != dims[0] && scales.bytes.size() / BytesOf(scales.type) != 1)) {
+      FailSizes(layer);
+    }
+    const auto bits = static_cast<unsigned>(32 / per_word);
+    const uint32_t mask = (1U << bits) - 1;
+    weight.type = fmt::format("compressed-tensors {} bits", bits);
+    weight.format = bits == 8 ? "uint8" : "uint4";
+    weight.block_size = dims[1] / groups;
+    for (int64_t row = 0; row < dims[0]; ++row) {
+      for (int64_t i = 0; i < dims[1]; ++i) {
+        const uint32_t word = WordAt(codes, row * codes.columns() + i / per_word);
+        weight.codes.push_back(
+            static_cast<int16_t>(word >> (bits * static_cast<unsigned>(i % per_word)) & mask));
+      }
+    }
+    const std::vector<float> all_scales = Floats(scales, layer + ".weight_scale");
+    const std::string zeros_name = layer + ".weight_zero_point";
+    const Stored* const zeros = stored_.contains(zeros_name) ? &Part(zeros_name, "I32") : nullptr;
+    // Zero points are packed along the outputs.
+    if (zeros != nullptr &&
+        (zeros->columns() != groups || zeros->rows() != (dims[0] + per_word - 1) / per_word)) {
+      FailSizes(layer);
+    }
+    for (int64_t row = 0; row < dims[0]; ++row) {
+      for (int64_t group = 0; group < groups; ++group) {
+        weight.scales.push_back(
+            all_scales[all_scales.size() == 1 ? 0 : static_cast<size_t>(row * groups + group)]);
+        uint32_t zero = 1U << (bits - 1);
+        if (zeros != nullptr) {
+          zero = WordAt(*zeros, row / per_word * groups + group) >>
+                     (bits * static_cast<unsigned>(row % per_word)) &
+                 mask;
+        }
+        weight.zero_points.push_back(static_cast<int16_t>(zero));
+      }
+    }
+    FollowOrder(layer, weight);
+    return weight;
+  }
+
+  // Reads FLOAT4E2M1 with scales that are powers of two (MXFP4), or FLOAT8E4M3 with one divisor for
+  // all (NVFP4). Codes count halves.
+  FileWeight ReadFourBitFloats(const std::string& layer, const Stored& codes) const {
+    const Stored& scales = Part(layer + ".weight_scale");
+    FileWeight weight;
+    weight.num_rows = codes.rows();
+    weight.row_length = codes.columns() * 2;
+    const bool is_mxfp4 = scales.type == "U8";
+    weight.type = is_mxfp4 ? "MXFP4" : "NVFP4";
+    weight.format = is_mxfp4 ? "mxfp4_e2m1" : "int8";
+    weight.block_size = is_mxfp4 ? 32 : 16;
+    if (weight.row_length % weight.block_size != 0 || scales.rows() != weight.num_rows ||
+        scales.columns() != weight.num_blocks() || (!is_mxfp4 && scales.type != "F8_E4M3")) {
+      FailSizes(layer);
+    }
+    constexpr std::array<int16_t, 8> kHalves = {0, 1, 2, 3, 4, 6, 8, 12};
+    for (int64_t i = 0; i < weight.num_rows * weight.row_length; ++i) {
+      const unsigned nibble = ByteAt(codes, i / 2) >> (i % 2 * 4) & 15U;
+      const int16_t half = kHalves[nibble & 7U];
+      weight.codes.push_back(static_cast<int16_t>(nibble < 8 ? half : -half));
+    }
+    if (is_mxfp4) {
+      for (int64_t i = 0; i < scales.rows() * scales.columns(); ++i) {
+        weight.scales.push_back(std::ldexp(1.0F, ByteAt(scales, i) - 128));
+      }
+      return weight;
+    }
+    const std::string divisor_name = layer + ".weight_global_scale";
+    const std::vector<float> divisor = Floats(Part(divisor_name), divisor_name);
+    for (const float scale : Floats(scales, layer + ".weight_scale")) {
+      weight.scales.push_back(scale / divisor.front() / 2);
+    }
+    return weight;
+  }
+
+  // Reads codes of 8 bits with a scale for each output, or one.
+  FileWeight ReadBytes(const std::string& layer) const {
+    const Stored& codes = Part(layer + ".weight", "I8");
+    const Stored& scales = Part(layer + ".weight_scale");
+    FileWeight weight;
+    weight.type = "compressed-tensors 8 bits";
+    weight.format = "int8";
+    weight.num_rows = codes.rows();
+    weight.row_length = weight.block_size = codes.columns();
+    const std::vector<float> all = Floats(scales, layer + ".weight_scale");
+    if (all.size() != 1 && all.size() != static_cast<size_t>(weight.num_rows)) FailSizes(layer);
+    for (int64_t row = 0; row < weight.num_rows; ++row) {
+      weight.scales.push_back(all[all.size() == 1 ? 0 : static_cast<size_t>(row)]);
+    }
+    for (int64_t i = 0; i < weight.num_rows * weight.row_length; ++i) {
+      weight.codes.push_back(static_cast<int8_t>(ByteAt(codes, i)));
+    }
+    return weight;
+  }
+
+  // Writes unsigned codes whose zero points all are the middle as signed ones without them.
+  static void MakeSymmetric(FileWeight& weight) {
+    if (weight.zero_points.empty()) return;
+    const int16_t middle = weight.format == "uint8" ? 128 : 8;
+    const bool is_middle =
+        std::ranges::all_of(weight.zero_points, [&](int16_t zero) { return zero == middle; });
+    if (!is_middle) return;
+    weight.format = weight.format == "uint8" ? "int8" : "int4";
+    weight.zero_points.clear();
+    for (int16_t& code : weight.codes) code = static_cast<int16_t>(code - middle);
+  }
+
+  std::vector<std::shared_ptr<const MappedFile>> files_;
+  std::map<std::string, Stored> stored_;
+  bool is_symmetric_ = false;  // zero points are the middle, whatever is stored
+  bool counts_zeros_ = false;  // zero points are stored as they are
+};
+
+}  // namespace
+
+std::unique_ptr<WeightsFile> OpenSafetensors(const fs::path& path) {
+  return std::make_unique<SafetensorsFile>(path);
+}
+
+}  // namespace bitpress::interop
