@@ -56,21 +56,40 @@ bool HoldsTransposed(const graph::Model& model, const TensorPlan& head, const Te
   return true;
 }
 
+// Returns whether the scales that both were given, if any, are those of one matrix: [blocks, rows]
+// of the head, and [rows, blocks] of the table.
+bool HaveOneScale(const graph::Model& model, const plan::WeightScaleTable& scales,
+                  const TensorPlan& head, const TensorPlan& table) {
+  const auto of_head = scales.find(plan::ScaleKeyOf(head));
+  const auto of_table = scales.find(plan::ScaleKeyOf(table));
+  if (of_head == scales.end() || of_table == scales.end()) return of_head == of_table;
+  const bool is_per_block =
+      table.integer && table.integer->granularity == plan::Granularity::kPerBlock;
+  const std::vector<formats::QParams>& a = of_head->second;
+  const std::vector<formats::QParams>& b = of_table->second;
+  if (!is_per_block || a.size() != b.size()) return false;
+  const auto num_rows = static_cast<size_t>(model.Initializer(table.value).dims[0]);
+  const size_t num_blocks = b.size() / num_rows;
+  for (size_t i = 0; i < b.size(); ++i) {
+    if (a[i % num_blocks * num_rows + i / num_blocks] != b[i]) return false;
+  }
+  return true;
+}
+
 }  // namespace
 
 std::map<const TensorPlan*, const TensorPlan*> FindTiedTables(const graph::Model& model,
                                                               const plan::ResolvedPlan& resolved) {
   std::map<const TensorPlan*, const TensorPlan*> tied;
   const auto is_candidate = [&](const TensorPlan& row) {
-    return row.is_quantized() && row.role == plan::Role::kWeight &&
-           IsFloatMatrix(model, row.value) &&
-           !resolved.weight_scales.contains(plan::ScaleKeyOf(row));
+    return row.is_quantized() && row.role == plan::Role::kWeight && IsFloatMatrix(model, row.value);
   };
   for (const TensorPlan& table : resolved.plan.tensors) {
     if (!IsReadBy(table, "Gather", 0) || !is_candidate(table)) continue;
     for (const TensorPlan& head : resolved.plan.tensors) {
       if (IsReadBy(head, "MatMul", 1) && is_candidate(head) && !tied.contains(&head) &&
-          IsTransposed(head, table) && HoldsTransposed(model, head, table)) {
+          IsTransposed(head, table) && HoldsTransposed(model, head, table) &&
+          HaveOneScale(model, resolved.weight_scales, head, table)) {
         tied.emplace(&head, &table);
         break;  // reports have room for one head of a table
       }

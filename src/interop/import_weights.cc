@@ -445,6 +445,24 @@ ImportedWeights ImportWeights(const std::filesystem::path& path, Model& model, T
   });
 }
 
+void GiveFormats(const ImportedWeights& imported, const Model& model, plan::QuantPlan& plan) {
+  std::set<std::string> planned;
+  for (const plan::TensorPlan& row : plan.tensors) planned.insert(row.value);
+  const plan::NodeIndex nodes(model);
+  for (const Decision& decision : imported.decisions.tensors) {
+    if (decision.format == "none" || planned.contains(decision.value)) continue;
+    plan::TensorPlan row;
+    row.value = decision.value;
+    row.role = plan::Role::kWeight;
+    for (const graph::Use& use : model.AllUses(decision.value)) {
+      row.uses.push_back(
+          {nodes.KeyOf(use.node), use.node.op_type(), static_cast<int64_t>(use.input_index)});
+    }
+    plan.tensors.push_back(std::move(row));
+  }
+  Apply(imported.decisions, plan);
+}
+
 void GiveScales(const ImportedWeights& imported, plan::ResolvedPlan& resolved) {
   for (const plan::TensorPlan& row : resolved.plan.tensors) {
     const auto found = imported.scales.find(row.value);

@@ -3,7 +3,7 @@
 // as the file has it. For example:
 //
 //   ImportedWeights imported = ImportWeights("model.Q4_K_M.gguf", model, pool);
-//   Apply(imported.decisions, plan);
+//   GiveFormats(imported, model, plan);
 //   ... the plan is resolved ...
 //   GiveScales(imported, resolved);
 //
@@ -85,6 +85,10 @@ struct ImportedWeights {
 // weight of the model that it must be that of another network.
 ImportedWeights ImportWeights(const std::filesystem::path& path, graph::Model& model,
                               ThreadPool& pool);
+
+// Gives the rows of a plan for the model their formats. Weights that the plan has no row for, such
+// as tables in a plan without formats, get one.
+void GiveFormats(const ImportedWeights& imported, const graph::Model& model, plan::QuantPlan& plan);
 
 // Gives imported weights their scales.
 void GiveScales(const ImportedWeights& imported, plan::ResolvedPlan& resolved);

@@ -265,7 +265,7 @@ ResolvedModel ResolveModel(const QuantizeOptions& given, ThreadPool& pool, Quant
     report.plan = plan::MakePlan(options.config, prepared.model, PathText(options.model.filename()),
                                  &report.unmatched_words);
     plan::FixScales(target, prepared.model, report.plan);
-    interop::Apply(imported.decisions, report.plan);
+    interop::GiveFormats(imported, prepared.model, report.plan);
   }
   report.plan.rewrites = std::move(rewrites);
   if (report.plan.config.mean_bits > 0) {
