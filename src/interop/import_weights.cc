@@ -295,8 +295,8 @@ class Importer {
                       .format = imported.format,
                       .axis = target.is_transposed ? 0 : 1};
     if (IntegerBitsOf(imported.format)) {
-      // Blocks as long as the rows are channels.
-      const bool is_per_channel = is_kept && weight.num_blocks() == 1;
+      const bool is_per_channel =
+          is_kept && weight.num_blocks() == 1 && !IsNativeBlock(weight.block_size);
       decision.granularity =
           is_per_channel ? plan::Granularity::kPerAxis : plan::Granularity::kPerBlock;
       if (is_per_channel) decision.axis = target.is_transposed ? 1 : 0;
@@ -316,18 +316,19 @@ class Importer {
     result_.report.weights.push_back(std::move(imported));
   }
 
-  static constexpr int64_t kRoundedBlock = 32;
+  static constexpr int64_t kRoundedBlock = 32, kLeastBlock = 16;
+
+  // Returns whether MatMulNBits has blocks of this size.
+  static bool IsNativeBlock(int64_t size) {
+    return size >= kLeastBlock && size <= 256 && (size & (size - 1)) == 0;
+  }
 
   // Cuts blocks that MatMulNBits does not have, such as whole rows, into ones that it has.
   static void CutLongBlocks(FileWeight& weight) {
-    constexpr int64_t kLeast = 16, kLargest = 256, kCut = 128;
-    const int64_t size = weight.block_size;
-    if (!IntegerBitsOf(weight.format) || size <= kLeast) return;
-    const bool is_power = (size & (size - 1)) == 0;
-    if (is_power && size <= kLargest) return;
-    int64_t cut = kCut;
-    while (cut > kLeast && size % cut != 0) cut /= 2;
-    if (size % cut == 0) CutBlocks(weight, cut);
+    if (!IntegerBitsOf(weight.format) || IsNativeBlock(weight.block_size)) return;
+    int64_t cut = 128;
+    while (cut > kLeastBlock && weight.block_size % cut != 0) cut /= 2;
+    if (weight.block_size % cut == 0) CutBlocks(weight, cut);
   }
 
   // Gives the model the values of a weight, in a temporary file: those of a large model are larger

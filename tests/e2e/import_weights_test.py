@@ -144,3 +144,214 @@ def test_quantized_by_gguf_itself(bitpress, tmp_path):
     codes, scales, _ = decoded(output)["lm_head.weight"]
     assert (scales < 0).any() and codes.min() == -8
     assert np.array_equal((codes * scales).astype(np.float32), gguf.quants.dequantize(blocks["lm_head"], Type.Q4_0))
+
+
+# --- checkpoints in safetensors
+
+TYPES = {"int32": "I32", "int64": "I64", "uint8": "U8", "int8": "I8", "float16": "F16", "float32": "F32", "float8": "F8_E4M3"}
+
+
+def save_checkpoint(tensors, folder, config=None):
+    """Writes model.safetensors and config.json. An array of bytes that stand for FLOAT8E4M3 comes as ("float8", array)."""
+    folder.mkdir()
+    (folder / "config.json").write_text(json.dumps({"quantization_config": config or {}}))
+    header, offset, parts = {}, 0, []
+    for name, values in tensors.items():
+        kind, values = values if isinstance(values, tuple) else (values.dtype.name, values)
+        header[name] = {"dtype": TYPES[kind], "shape": values.shape, "data_offsets": [offset, offset + values.nbytes]}
+        offset += values.nbytes
+        parts.append(np.ascontiguousarray(values).tobytes())
+    head = json.dumps(header).encode()
+    (folder / "model.safetensors").write_bytes(struct.pack("<Q", len(head)) + head + b"".join(parts))
+    return folder
+
+
+def pack(codes, axis, bits=4, order=None):
+    """Codes of `bits` in words of 32, neighbours along an axis in one word, the first in the lowest bits (or in those that `order` says)."""
+    codes = np.moveaxis(np.asarray(codes).astype(np.uint32), axis, -1)
+    per_word = 32 // bits
+    codes = np.concatenate([codes, np.zeros((*codes.shape[:-1], -codes.shape[-1] % per_word), np.uint32)], -1)
+    codes = codes.reshape(*codes.shape[:-1], -1, per_word)
+    words = np.zeros(codes.shape[:-1], np.uint32)
+    for i, column in enumerate(order or range(per_word)):
+        words |= codes[..., column] << np.uint32(bits * i)
+    return np.moveaxis(words, -1, axis).view(np.int32)
+
+
+def random_layer(rng, shape, group, bits=4, symmetric=False):
+    """Codes [outputs, inputs], scales and zero points [outputs, groups], and the floats that they mean."""
+    codes = rng.integers(0, 1 << bits, shape)
+    groups = (shape[0], shape[1] // group)
+    scales = rng.uniform(0.001, 0.01, groups).astype(np.float16)
+    zeros = np.full(groups, 1 << (bits - 1)) if symmetric else rng.integers(1, 1 << bits, groups)
+    floats = (codes - np.repeat(zeros, group, 1)).astype(np.float32) * np.repeat(scales.astype(np.float32), group, 1)
+    return codes, scales, zeros, floats
+
+
+def gptq(prefix, codes, scales, zeros, bits, group, stored_less=1):
+    return {f"{prefix}.qweight": pack(codes.T, 0, bits), f"{prefix}.scales": scales.T,
+            f"{prefix}.qzeros": pack((zeros.T - stored_less) % (1 << bits), 1, bits),
+            f"{prefix}.g_idx": (np.arange(codes.shape[1]) // group).astype(np.int32)}
+
+
+def awq(prefix, codes, scales, zeros, bits, group):
+    order = (0, 2, 4, 6, 1, 3, 5, 7)
+    return {f"{prefix}.qweight": pack(codes.T, 1, 4, order), f"{prefix}.scales": scales.T, f"{prefix}.qzeros": pack(zeros.T, 1, 4, order)}
+
+
+def compressed(prefix, codes, scales, zeros, bits, group):
+    tensors = {f"{prefix}.weight_packed": pack(codes, 1, bits), f"{prefix}.weight_scale": scales,
+               f"{prefix}.weight_shape": np.array(codes.shape, np.int64)}
+    if (zeros != 1 << (bits - 1)).any():
+        tensors[f"{prefix}.weight_zero_point"] = pack(zeros, 0, bits)
+    return tensors
+
+
+def make_checkpoint(tmp_path, write, group, bits=4, symmetric=False, config=None):
+    """The quantized layers and a float table in a checkpoint, and the model; the layers' codes and floats by their names."""
+    rng = np.random.default_rng(group)
+    table = (rng.standard_normal(SHAPES["embed_tokens"]) / 16).astype(np.float16)
+    tensors, layers, floats = {"model.embed_tokens.weight": table}, {}, {"embed_tokens": table.astype(np.float32)}
+    for name in ("up_proj", "down_proj", "lm_head"):
+        size = group or SHAPES[name][1]
+        codes, scales, zeros, floats[name] = random_layer(rng, SHAPES[name], size, bits, symmetric)
+        layers[name] = codes - np.repeat(zeros, size, 1)
+        tensors |= write(NAMES[name], codes, scales, zeros, bits, size)
+    return save_model(floats, tmp_path / "model.onnx"), save_checkpoint(tensors, tmp_path / "checkpoint", config), layers, floats
+
+
+@pytest.mark.parametrize(("write", "group", "bits", "symmetric", "config", "format"), [
+    (gptq, 128, 4, False, {"quant_method": "gptq"}, "uint4"), (gptq, 64, 4, True, {"quant_method": "gptq", "sym": True}, "int4"),
+    (gptq, 32, 8, False, {"quant_method": "gptq"}, "uint8"), (gptq, 64, 4, False, {"quant_method": "auto-round", "sym": False}, "uint4"),
+    (awq, 64, 4, False, {"quant_method": "awq"}, "uint4"), (compressed, 128, 4, True, {"quant_method": "compressed-tensors"}, "int4"),
+    (compressed, 32, 4, False, {"quant_method": "compressed-tensors"}, "uint4"), (compressed, 64, 8, True, {}, "int8"),
+    (compressed, None, 4, True, {}, "int4")])
+def test_groups_of_integers_keep_their_codes(bitpress, tmp_path, run_model, write, group, bits, symmetric, config, format):
+    model, source, layers, floats = make_checkpoint(tmp_path, write, group or 0, bits, symmetric, config)
+    output, report, _ = convert(bitpress, model, source, tmp_path)
+    found = decoded(output)
+    for name, wanted in layers.items():
+        entry = report[f"{NAMES[name]}.weight"]
+        assert entry["is_kept"] and entry["format"] == format, entry
+        codes, scales, _ = found[f"{NAMES[name]}.weight"]
+        assert np.array_equal(codes, wanted) and np.array_equal((codes * scales).astype(np.float32), floats[name])
+    assert not report["model.embed_tokens.weight"]["is_kept"]
+    exact, _, _ = convert(bitpress, model, source, tmp_path, "--accuracy-level", "1")
+    ids = np.arange(10).reshape(2, 5)
+    expected = forward(floats, ids)
+    assert np.abs(run_model(exact, {"ids": ids})[0] - expected).max() < 1e-4 * np.abs(expected).max()
+
+
+def test_gptq_of_the_second_format_stores_zero_points_as_they_are(bitpress, tmp_path):
+    def write(*arguments):
+        return gptq(*arguments, stored_less=0)
+
+    model, source, layers, _ = make_checkpoint(tmp_path, write, 128, config={"quant_method": "gptq", "checkpoint_format": "gptq_v2"})
+    output, _, _ = convert(bitpress, model, source, tmp_path)
+    assert np.array_equal(decoded(output)["lm_head.weight"][0], layers["lm_head"])
+
+
+def test_act_order_is_rounded_anew_and_said(bitpress, tmp_path):
+    """Columns in groups of another order: MatMulNBits cannot say that. The values are those of the file, in 8 bits."""
+    order = {}
+
+    def write(prefix, codes, scales, zeros, bits, group):
+        tensors = gptq(prefix, codes, scales, zeros, bits, group)
+        order[prefix] = np.random.default_rng(5).permutation(tensors[f"{prefix}.g_idx"])
+        return tensors | {f"{prefix}.g_idx": order[prefix]}
+
+    model, source, layers, _ = make_checkpoint(tmp_path, write, 128, config={"quant_method": "gptq"})
+    output, report, text = convert(bitpress, model, source, tmp_path)
+    assert "3 without its codes: GPTQ 4 bits as int8, its columns are in groups of another order (act-order)" in text
+    assert report["lm_head.weight"]["reason"] and report["lm_head.weight"]["format"] == "int8"
+    assert decoded(output)["lm_head.weight"][0].shape == layers["lm_head"].shape
+
+
+@pytest.mark.parametrize("kind", ["MXFP4", "NVFP4"])
+def test_floats_of_four_bits_keep_their_codes(bitpress, tmp_path, kind):
+    rng = np.random.default_rng(1)
+    halves = np.array([0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12])
+    tensors, floats = {}, {}
+    for name, shape in SHAPES.items():
+        codes = rng.integers(0, 16, shape)
+        size = 32 if kind == "MXFP4" else 16
+        packed = (codes[:, 0::2] | codes[:, 1::2] << 4).astype(np.uint8)
+        if name == "embed_tokens":
+            tensors[f"{NAMES[name]}.weight"] = floats[name] = (rng.standard_normal(shape) / 16).astype(np.float32)
+            continue
+        stored = rng.integers(118, 124, (shape[0], shape[1] // size)).astype(np.uint8)
+        if kind == "MXFP4":
+            scales = 2.0**(stored.astype(np.float64) - 127)
+            tensors[f"{NAMES[name]}.weight_scale"] = stored
+        else:
+            stored = (stored % 64 + 32).astype(np.uint8)
+            exponent, mantissa = stored >> 3, stored & 7
+            scales = (8 + mantissa) / 8 * 2.0**(exponent.astype(np.float64) - 7) / 100
+            tensors |= {f"{NAMES[name]}.weight_scale": ("float8", stored), f"{NAMES[name]}.weight_global_scale": np.array([100], np.float32)}
+        tensors[f"{NAMES[name]}.weight_packed"] = packed
+        floats[name] = (halves[codes] / 2 * np.repeat(scales, size, 1)).astype(np.float32)
+    source = save_checkpoint(tensors, tmp_path / "checkpoint")
+    output, report, _ = convert(bitpress, save_model(floats, tmp_path / "model.onnx"), source, tmp_path)
+    codes, scales, _ = decoded(output)["lm_head.weight"]
+    assert report["lm_head.weight"]["is_kept"] and report["lm_head.weight"]["type"] == kind
+    np.testing.assert_allclose(codes * scales, floats["lm_head"], rtol=2e-7)
+
+
+# --- errors
+
+@pytest.fixture
+def written(tmp_path):
+    """A model, and the tensors of its file."""
+    rng = np.random.default_rng(2)
+    floats = {name: (rng.standard_normal(shape) * shape[1]**-0.5).astype(np.float32) for name, shape in SHAPES.items()}
+    tensors = {f"{LLAMA_NAMES[name]}.weight": (gguf.quants.quantize(values, Type.Q8_0), Type.Q8_0) for name, values in floats.items()}
+    return save_model(floats, tmp_path / "model.onnx"), tensors
+
+
+def fail(bitpress, tmp_path, model, tensors, *words):
+    source = tensors if not isinstance(tensors, dict) else save_gguf(tensors, tmp_path / "model.gguf")
+    return bitpress.error("quantize", model, "-o", tmp_path / "out.onnx", "--weights-from", source, *words)
+
+
+def test_errors_name_the_tensor(bitpress, tmp_path, written):
+    model, tensors = written
+    rng = np.random.default_rng(4)
+    up = "blk.0.ffn_up.weight"
+    without = {name: values for name, values in tensors.items() if name != up}
+    assert f"'{NAMES['up_proj']}.weight' needs up_proj of layer 0, which the file does not have" in fail(bitpress, tmp_path, model, without)
+    smaller = tensors | {up: (tensors[up][0][:-1], Type.Q8_0)}
+    assert f"'{up}' has 511 rows of 256 elements in the file, but '{NAMES['up_proj']}.weight' of the model 512 of 256" in fail(
+        bitpress, tmp_path, model, smaller)
+    unknown = tensors | {up: (rng.integers(0, 256, (WIDE, 66), np.uint8), Type.IQ2_XXS)}
+    assert f"tensor '{up}': its type number 16 of ggml is not read; these are: F32, F16, BF16, Q4_0" in fail(bitpress, tmp_path, model, unknown)
+    other = tensors | {up: (gguf.quants.quantize(rng.standard_normal((WIDE, HIDDEN)).astype(np.float32), Type.Q8_0), Type.Q8_0)}
+    assert f"'{up}' is so unlike the model's weight '{NAMES['up_proj']}.weight'" in fail(bitpress, tmp_path, model, other)
+    assert "is in layer 0, which the file does not have: is it the same network?" in fail(
+        bitpress, tmp_path, model, {"x.weight": (np.zeros(4, np.float32), None)})
+    nothing = models.save(models.conv_model(), tmp_path / "nothing.onnx")
+    assert "none of its 4 tensors is a weight of the model" in fail(bitpress, tmp_path, nothing, tensors)
+
+
+def test_damaged_files_are_an_error(bitpress, tmp_path, written):
+    model, tensors = written
+    whole = save_gguf(tensors, tmp_path / "whole.gguf").read_bytes()
+    cut = tmp_path / "cut.gguf"
+    for length in (5, 30, 200, 400, len(whole) // 2):
+        cut.write_bytes(whole[:length])
+        text = fail(bitpress, tmp_path, model, cut)
+        assert "damaged" in text or "do not fit the file" in text, (length, text)
+    cut.write_bytes(b"ONNX")
+    (tmp_path / "empty").mkdir()
+    assert "it holds no weights that are read here" in fail(bitpress, tmp_path, model, cut)
+    bad = tmp_path / "bad.safetensors"
+    for content in (b"", struct.pack("<Q", 1 << 60) + b"{}", struct.pack("<Q", 2) + b"[]",
+                    struct.pack("<Q", 64) + b'{"lm_head.weight":{"dtype":"F32","shape":[4],"data_offsets":[0,9]}}'):
+        bad.write_bytes(content)
+        assert "the safetensors file is damaged" in fail(bitpress, tmp_path, model, bad)
+    assert "holds no *.safetensors" in fail(bitpress, tmp_path, model, tmp_path / "empty")
+
+
+def test_settings_that_would_change_codes_are_refused(bitpress, tmp_path, written):
+    model, tensors = written
+    assert "--weights-from keeps the codes of another tool, and finetune would change them" in fail(
+        bitpress, tmp_path, model, tensors, "--config", "none", "--finetune", "gptq")
