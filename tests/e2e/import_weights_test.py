@@ -146,6 +146,23 @@ def test_quantized_by_gguf_itself(bitpress, tmp_path):
     assert np.array_equal((codes * scales).astype(np.float32), gguf.quants.dequantize(blocks["lm_head"], Type.Q4_0))
 
 
+def test_fused_matrices_join_tensors_of_different_types(bitpress, tmp_path):
+    """Queries, keys and values in one matrix, as GenAI's builder writes them: codes of 8 bits in the smallest of the blocks hold them all."""
+    rng = np.random.default_rng(6)
+    kinds = {"attn_q": (128, Type.Q4_K), "attn_k": (64, Type.Q4_0), "attn_v": (64, Type.Q6_K)}
+    blocks = {name: random_blocks(kind, rows, HIDDEN, rng) for name, (rows, kind) in kinds.items()}
+    floats = np.concatenate([gguf.quants.dequantize(values, kinds[name][1]) for name, values in blocks.items()])
+    source = save_gguf({f"blk.0.{name}.weight": (values, kinds[name][1]) for name, values in blocks.items()}, tmp_path / "model.gguf")
+    name = "model.layers.0.attn.qkv_proj.MatMul.weight"
+    near = (floats.T + rng.standard_normal(floats.T.shape) * floats.std() / 10).astype(np.float32)
+    path = models.save(models.make_model([helper.make_node("MatMul", ["x", name], ["y"], "/model/layers.0/attn/qkv_proj/MatMul")],
+                                         [("x", ["N", HIDDEN])], [("y", ["N", 256])], {name: near}), tmp_path / "model.onnx")
+    output, report, _ = convert(bitpress, path, source, tmp_path)
+    assert report[name]["is_kept"] and report[name]["type"] == "Q4_K+Q4_0+Q6_K" and report[name]["format"] == "int8"
+    codes, scales, offsets = decoded(output)[name]
+    np.testing.assert_allclose(codes * scales.astype(np.float64) + offsets, floats, atol=1e-7)
+
+
 # --- checkpoints in safetensors
 
 TYPES = {"int32": "I32", "int64": "I64", "uint8": "U8", "int8": "I8", "float16": "F16", "float32": "F32", "float8": "F8_E4M3"}

@@ -21,8 +21,9 @@ def gguf_name(name, is_gemma):
     return name
 
 
-def save_gguf(decoder, path, tokenizer=None):
-    """Writes a TinyDecoder. `tokenizer` has the values of llama.cpp's keys behind `tokenizer.`."""
+def save_gguf(decoder, path, tokenizer=None, kind_of_blocks=None):
+    """Writes a TinyDecoder, its matrices in blocks of a type if that is given. `tokenizer` has the values of llama.cpp's keys behind
+    `tokenizer.`."""
     kind = {"gemma3_text": "gemma3", "mistral": "llama"}.get(decoder.kind, decoder.kind)
     writer = gguf.GGUFWriter(path, kind)
     writer.add_block_count(LAYERS)
@@ -47,6 +48,10 @@ def save_gguf(decoder, path, tokenizer=None):
             values = values + np.float32(1)
         if kind == "llama" and ("q_proj" in name or "k_proj" in name):  # the two of a rotated pair side by side
             values = values.reshape(-1, 2, HEAD_SIZE // 2, *values.shape[1:]).swapaxes(1, 2).reshape(values.shape)
+        if kind_of_blocks and values.ndim == 2 and values.shape[1] % 32 == 0:
+            values = gguf.quants.quantize(np.ascontiguousarray(values), kind_of_blocks)
+            writer.add_tensor(gguf_name(name, decoder.is_gemma), values, raw_dtype=kind_of_blocks)
+            continue
         writer.add_tensor(gguf_name(name, decoder.is_gemma), np.ascontiguousarray(values))
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
