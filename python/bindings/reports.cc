@@ -45,6 +45,11 @@ void BindQuantizeReport(nb::module_& module) {
   BindFields<calibrate::Unrepresented>(
       module, "UnrepresentedValue",
       "A value that the samples of the calibration do not stand for.");
+  BindFields<interop::ImportedWeight>(module, "ImportedWeight",
+                                      "A weight of the model that was taken from another tool's "
+                                      "file.");
+  BindFields<interop::WeightImport>(module, "WeightImport",
+                                    "What became of the weights that another tool quantized.");
   BindFields<calibrate::HeldBackReport>(module, "HeldBackReport",
                                         "What the samples held back in calibration show.");
   BindFields<emit::NativeOperators>(module, "NativeOperators",

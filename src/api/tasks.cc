@@ -47,7 +47,9 @@ QuantizeResult Quantize(const QuantizeOptions& options) {
     request.output = options.output;
     request.plan_file = options.plan;
     if (options.plan.empty()) {
-      request.config = api::ToConfig(options.configuration);
+      Configuration configuration = options.configuration;
+      if (configuration.name.empty() && !options.weights_from.empty()) configuration.name = "none";
+      request.config = api::ToConfig(configuration);
     } else if (!options.configuration.name.empty()) {
       Fail(ErrorCode::kInvalidArgument,
            "QuantizeOptions has a plan and a configuration; the plan holds the decisions already");

@@ -1,0 +1,163 @@
+"""Measures imported weights (docs/benchmarks/imported_weights.md).
+
+    python tools/measure/imported_weights.py offsets
+    python tools/measure/imported_weights.py decoder MODEL.gguf QUANTIZED.onnx EXACT.onnx
+
+`offsets` times a product whose weights are scale * code + offset in the two forms that ONNX Runtime has for it. `decoder` compares a
+decoder that was written from a GGUF file with llama.cpp on that file and on its floats. It needs onnxruntime, onnx, gguf and xllamacpp.
+One thread, runs in turns.
+"""
+
+import json
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import gguf
+import numpy as np
+import onnxruntime
+from onnx import TensorProto, helper, numpy_helper
+
+IDS = [1, 504, 2101, 282, 4649, 314, 253, 2004, 28, 564, 357, 1743]
+TOP = 2000  # tokens whose log-probabilities are compared
+DECODED = 64
+ROUNDS = 5
+
+
+def open_session(model):
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = 1
+    return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+
+
+def product(form, accuracy_level, size=2048, block=32):
+    """A session that multiplies by a matrix, and that matrix."""
+    rng = np.random.default_rng(0)
+    codes = rng.integers(0, 16, (size, size // block, block)).astype(np.uint8)
+    scales = rng.uniform(0.001, 0.02, codes.shape[:2]).astype(np.float32)
+    offsets = (-8 * scales * rng.uniform(0.8, 1.2, scales.shape)).astype(np.float32)
+    constants = {"codes": codes[..., 0::2] | codes[..., 1::2] << 4, "scales": scales.reshape(-1)}
+    inputs = ["x", "codes", "scales"]
+    nodes = []
+    if form == "zero points":
+        constants["zeros"] = (-offsets / scales).reshape(-1)
+        inputs.append("zeros")
+    elif form == "sums":
+        constants |= {"offsets": np.ascontiguousarray((offsets + 8 * scales).T), "shape": np.array([-1, size // block, block]), "axes": np.array([-1])}
+        nodes = [helper.make_node("Reshape", ["x", "shape"], ["blocks"]), helper.make_node("ReduceSum", ["blocks", "axes"], ["sums"], keepdims=0),
+                 helper.make_node("MatMul", ["sums", "offsets"], ["moved"]), helper.make_node("Add", ["of_codes", "moved"], ["y"])]
+    output = "of_codes" if form == "sums" else "y"
+    nodes.insert(0, helper.make_node("MatMulNBits", inputs, [output], domain="com.microsoft", K=size, N=size, bits=4, block_size=block,
+                                     accuracy_level=accuracy_level))
+    described = [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["rows", size]) for name in ("x", "y")]
+    graph = helper.make_graph(nodes, "product", described[:1], described[1:], [numpy_helper.from_array(v, k) for k, v in constants.items()])
+    opsets = [helper.make_opsetid("", 21), helper.make_opsetid("com.microsoft", 1)]
+    model = helper.make_model(graph, opset_imports=opsets, ir_version=10)
+    return open_session(model.SerializeToString()), (codes * scales[..., None] + offsets[..., None]).reshape(size, size)
+
+
+def measure_offsets():
+    sessions = {(form, level): product(form, level) for level in (1, 4) for form in ("none", "zero points", "sums")}
+    for rows in (1, 64):
+        x = np.random.default_rng(1).standard_normal((rows, 2048)).astype(np.float32)
+        times = {key: [] for key in sessions}
+        for _ in range(3 * ROUNDS):
+            for key, (session, _) in sessions.items():
+                begin = time.perf_counter()
+                session.run(None, {"x": x})
+                times[key].append(time.perf_counter() - begin)
+        for (form, level), (session, weight) in sessions.items():
+            wanted = x.astype(np.float64) @ weight.T
+            error = "-" if form == "none" else f"{np.abs(session.run(None, {'x': x})[0] - wanted).max() / np.abs(wanted).max():.1e}"
+            ratio = min(times[form, level]) / min(times["none", level])
+            print(f"{rows} rows, accuracy level {level}, {form}: {ratio:.2f} of the time without offsets, largest error {error} of the largest value")
+
+
+def feeds_for(session, ids, past=None):
+    length = len(ids) + (past[0].shape[2] if past else 0)
+    feeds = {"input_ids": np.array([ids]), "attention_mask": np.ones((1, length), np.int64)}
+    caches = [value for value in session.get_inputs() if "past" in value.name]
+    for i, value in enumerate(caches):
+        feeds[value.name] = past[i] if past else np.zeros([1, value.shape[1], 0, value.shape[3]], np.float32)
+    return {value.name: feeds[value.name] for value in session.get_inputs()}
+
+
+def log_probabilities(session):
+    logits = session.run(["logits"], feeds_for(session, IDS))[0][0, -1].astype(np.float64)
+    return logits - logits.max() - np.log(np.exp(logits - logits.max()).sum())
+
+
+def decode(session):
+    """Tokens per second of one after another."""
+    logits, *past = session.run(None, feeds_for(session, IDS))
+    begin = time.perf_counter()
+    for _ in range(DECODED):
+        logits, *past = session.run(None, feeds_for(session, [int(logits[0, -1].argmax())], past))
+    return DECODED / (time.perf_counter() - begin)
+
+
+def write_floats(source, path):
+    """The same GGUF file with floats in place of blocks."""
+    reader = gguf.GGUFReader(source)
+    writer = gguf.GGUFWriter(path, reader.fields["general.architecture"].contents())
+    for name, field in reader.fields.items():
+        if not name.startswith("GGUF.") and name not in ("general.architecture", "general.file_type"):
+            is_array = field.types[0] == gguf.GGUFValueType.ARRAY
+            writer.add_key_value(name, field.contents(), field.types[0], field.types[-1] if is_array else None)
+    for tensor in reader.tensors:
+        values = gguf.quants.dequantize(tensor.data, tensor.tensor_type).astype(np.float32)
+        writer.add_tensor(tensor.name, values.reshape([int(size) for size in reversed(tensor.shape)]))
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+
+
+class Llama:
+    def __init__(self, path):
+        import xllamacpp
+
+        params = xllamacpp.CommonParams()
+        params.model.path, params.n_ctx, params.n_gpu_layers, params.warmup, params.n_parallel = str(path), 512, 0, False, 1
+        params.cpuparams.n_threads = 1
+        params.flash_attn_type = xllamacpp.llama_flash_attn_type.LLAMA_FLASH_ATTN_TYPE_DISABLED
+        params.cache_type_k = params.cache_type_v = xllamacpp.ggml_type.GGML_TYPE_F32
+        self.server = xllamacpp.Server(params)
+
+    def complete(self, **settings):
+        answer = self.server.handle_completions({"prompt": IDS, "temperature": 0, "cache_prompt": False} | settings)
+        return answer if isinstance(answer, dict) else json.loads(answer)
+
+    def log_probabilities(self):
+        answer = self.complete(n_predict=1, n_probs=TOP)
+        top = answer["choices"][0]["logprobs"]["content"][0]["top_logprobs"]
+        return {token["id"]: token["logprob"] for token in top}
+
+    def decode(self):
+        return self.complete(n_predict=DECODED, ignore_eos=True)["timings"]["predicted_per_second"]
+
+
+def compare_decoder(source, quantized, exact):
+    with tempfile.TemporaryDirectory() as folder:
+        floats = Path(folder) / "floats.gguf"
+        write_floats(source, floats)
+        llamas = {"llama.cpp, floats of the file": Llama(floats), "llama.cpp, the file": Llama(source)}
+        sessions = {f"ONNX Runtime, {Path(path).name}": open_session(path) for path in (quantized, exact)}
+        ours = {name: log_probabilities(session) for name, session in sessions.items()}
+        for theirs, llama in llamas.items():
+            wanted = llama.log_probabilities()
+            for name, found in ours.items():
+                print(f"{name} and {theirs}: log-probabilities differ by {max(abs(found[i] - p) for i, p in wanted.items()):.1e} at most")
+        runs = {name: [] for name in [*llamas, *sessions]}
+        for _ in range(ROUNDS):
+            for name, llama in llamas.items():
+                runs[name].append(llama.decode())
+            for name, session in sessions.items():
+                runs[name].append(decode(session))
+        for name, rates in runs.items():
+            print(f"{name}: {max(rates):.1f} tokens/s")
+
+
+if __name__ == "__main__":
+    measure_offsets() if sys.argv[1] == "offsets" else compare_decoder(*sys.argv[2:])
