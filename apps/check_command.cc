@@ -51,19 +51,14 @@ std::string DescribeAdvice(const std::vector<std::string>& advice) {
 
 void RunCheck(CheckArguments& options) {
   tasks::JsonFile file(options.json.file());
-  const deploy::TargetReport report =
-      tasks::CheckTarget({.model = PathOf(options.model), .samples = options.samples.Spec()});
-  const plan::BrokenRules broken = tasks::RulesBrokenIn(PathOf(options.model), options.target);
-  const auto json = [&] {
-    nlohmann::ordered_json all = deploy::ToJson(report);
-    all["broken_rules"] = broken.refused;
-    all["advice"] = broken.advice;
-    return all;
-  };
+  const deploy::TargetReport report = tasks::CheckTarget({.model = PathOf(options.model),
+                                                          .target = options.target,
+                                                          .samples = options.samples.Spec()});
+  const auto json = [&] { return deploy::ToJson(report); };
   file.Write(json());
   constexpr size_t kAll = 1'000'000;
   options.json.Print(fmt::format("{}:\n{}{}", options.model, DescribeTarget(report, kAll, kAll),
-                                 DescribeAdvice(broken.advice)),
+                                 DescribeAdvice(report.advice)),
                      json);
   if (!report.is_run) {
     Fail(ErrorCode::kRuntime, "'{}' {}", options.model,
@@ -71,7 +66,7 @@ void RunCheck(CheckArguments& options) {
          : report.is_made_up ? "did not run on a made-up sample: give a real one (--data)"
                              : "does not run");
   }
-  FailOnBrokenRules(broken.refused, options);
+  FailOnBrokenRules(report.broken_rules, options);
 }
 
 }  // namespace

@@ -334,11 +334,13 @@ evaluate::EvaluationReport Evaluate(const Path& model, const std::optional<Path>
   return work.Run([&] { return tasks::Evaluate(options); });
 }
 
-deploy::TargetReport Check(const Path& model, const SampleArguments& samples) {
+deploy::TargetReport Check(const Path& model, const SampleArguments& samples,
+                           const std::string& target) {
   Work work{nb::none()};
   tasks::CheckOptions options;
   options.model = model;
   options.samples = samples.Spec(work);
+  options.target = target;
   return work.Run([&] { return tasks::CheckTarget(options); });
 }
 
@@ -457,7 +459,7 @@ void BindWork(nb::module_& module) {
   module.def("evaluate", &Evaluate, "model"_a, "reference"_a.none(), "output"_a.none(), "samples"_a,
              "batch_size"_a, "processor"_a, "task"_a, "most_failures"_a, "num_threads"_a,
              "progress"_a.none());
-  module.def("check", &Check, "model"_a, "samples"_a);
+  module.def("check", &Check, "model"_a, "samples"_a, "target"_a);
   module.def("report", &Report, "model"_a, "output"_a, "reference"_a, "samples"_a,
              "num_layer_samples"_a, "calibration"_a.none(), "plan"_a.none(), "search"_a.none(),
              "quantized"_a.none(), "task"_a, "as_is"_a, "batch_size"_a, "num_threads"_a,

@@ -263,11 +263,19 @@ def evaluate(model: Model, data: Data, reference: Optional[Model] = None, *, ima
     return result
 
 
-def check(model: Model, data: Optional[Data] = None, *, image: str = "", labels: Optional[PathLike] = None) -> _native.TargetReport:
-    """Tells what ONNX Runtime on this machine makes of a model: whether it loads and runs, what computes on integers."""
+def check(model: Model, data: Optional[Data] = None, *, image: str = "", labels: Optional[PathLike] = None,
+          target: PathLike = "auto") -> _native.TargetReport:
+    """Tells what ONNX Runtime on this machine makes of a model: whether it loads and runs, what computes on integers.
+
+    Arguments that are not listed are those of evaluate().
+
+    Args:
+        target: a name that `bitpress targets` lists, or a JSON file: what its rules do not take is in `broken_rules`, and what is
+            legal and slow in `advice`.
+    """
     use_onnxruntime()
     with model_file(model) as path, sample_arguments(data, labels, image) as source:
-        return _native.check(path, source)
+        return _native.check(path, source, os.fspath(target))
 
 
 def inspect(model: Model) -> _native.InspectReport:

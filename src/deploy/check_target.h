@@ -54,6 +54,8 @@ struct TargetReport {
   std::optional<Speed> speed;
   std::optional<WorkShares> work;
   std::map<std::string, size_t> library_operators;
+  std::vector<std::string> broken_rules;
+  std::vector<std::string> advice;
 
   size_t num_integer_nodes() const;
   // Returns the SQNR in dB of the worst output beside the given model's, if it was measured.
@@ -97,7 +99,11 @@ constexpr auto FieldsOf(const TargetReport*) {
             "The shares of the products by how they are computed. None if the operators were not "
             "described."},
       Field{"library_operators", &TargetReport::library_operators,
-            "Number of operators that only our library has, by type with the domain."});
+            "Number of operators that only our library has, by type with the domain."},
+      Field{"broken_rules", &TargetReport::broken_rules,
+            "What the asked target does not take, a sentence for each tensor, node or model with "
+            "the rule, what to do and the source. Empty if no target was asked."},
+      Field{"advice", &TargetReport::advice, "What the target runs, but slowly, likewise."});
 }
 
 struct CheckTargetOptions {

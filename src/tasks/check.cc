@@ -18,6 +18,22 @@
 
 namespace bitpress::tasks {
 
+namespace {
+
+// Returns the rules of a target that a model breaks, whoever quantized it.
+plan::BrokenRules RulesBrokenIn(graph::Model& model, const plan::TargetProfile& profile) {
+  model.InferShapes();
+  const bool reads_tensors = std::ranges::any_of(profile.rules, [](const plan::TargetRule& rule) {
+    return rule.subject == plan::Subject::kTensor;
+  });
+  const bool is_quantized = reads_tensors && !ops::QuantizedOperators(model).empty();
+  const plan::QuantPlan plan =
+      is_quantized ? interop::AsPlan(interop::DecisionsOf(model)) : plan::QuantPlan();
+  return plan::RulesBrokenBy(profile, plan, model);
+}
+
+}  // namespace
+
 std::vector<std::vector<Tensor>> FirstSamples(
     const graph::Model& model, const data::SampleSpec& samples, size_t most,
     const std::function<size_t(const std::vector<Tensor>& first)>& count) {
@@ -56,35 +72,27 @@ std::vector<std::vector<Tensor>> MadeUpTokens(const graph::Model& model) {
 }
 
 deploy::TargetReport CheckTarget(const CheckOptions& options) {
+  const plan::TargetProfile profile = plan::ProfileOf(options.target);
   deploy::CheckRequest request{.model = options.model};
+  plan::BrokenRules broken;
   {
-    const graph::Model model = graph::Model::Load(options.model);
+    graph::Model model = graph::Model::Load(options.model);
     request.samples =
         FirstSamples(model, options.samples, 1, [](const auto&) { return size_t{1}; });
     if (request.samples.empty()) {
       request.samples = MadeUpTokens(model);
       request.are_made_up = true;
     }
+    broken = RulesBrokenIn(model, profile);
   }
   request.num_bytes = graph::StoredBytes(options.model);
   deploy::CheckOutcome outcome = deploy::CheckInSubprocess(request);
   if (!outcome.report) {
     Fail(ErrorCode::kRuntime, "'{}' was not checked: {}", PathText(options.model), outcome.why_not);
   }
+  outcome.report->broken_rules = std::move(broken.refused);
+  outcome.report->advice = std::move(broken.advice);
   return std::move(*outcome.report);
-}
-
-plan::BrokenRules RulesBrokenIn(const std::filesystem::path& model, const Target& target) {
-  const plan::TargetProfile profile = plan::ProfileOf(target);
-  graph::Model loaded = graph::Model::Load(model);
-  loaded.InferShapes();
-  const bool reads_tensors = std::ranges::any_of(profile.rules, [](const plan::TargetRule& rule) {
-    return rule.subject == plan::Subject::kTensor;
-  });
-  const bool is_quantized = reads_tensors && !ops::QuantizedOperators(loaded).empty();
-  const plan::QuantPlan plan =
-      is_quantized ? interop::AsPlan(interop::DecisionsOf(loaded)) : plan::QuantPlan();
-  return plan::RulesBrokenBy(profile, plan, loaded);
 }
 
 }  // namespace bitpress::tasks

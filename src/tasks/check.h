@@ -13,12 +13,13 @@
 #include "data/source.h"
 #include "deploy/check_target.h"
 #include "graph/model.h"
-#include "plan/target_profile.h"
 
 namespace bitpress::tasks {
 
 struct CheckOptions {
   std::filesystem::path model;
+  // The target whose rules the report has, whoever quantized the model.
+  Target target = {};
   // The samples, of which the first is run. Not given: a made-up sample, whose dimensions may not
   // suit.
   data::SampleSpec samples;
@@ -26,13 +27,8 @@ struct CheckOptions {
 
 // Reports how ONNX Runtime on this machine loads and runs a model, in a process of its own. Errors
 // in running it are in the report, a crash of ONNX Runtime too. Throws Error if the file is no
-// model, if there is no sample, or if it could not be checked.
+// model, if there is no sample, or if it could not be checked, and as plan::ProfileOf.
 deploy::TargetReport CheckTarget(const CheckOptions& options);
-
-// Returns what a target does not take in a model, and what it could run better, whoever quantized
-// it: a sentence for each tensor or node, with the rule, what to do and the source. Throws Error if
-// the file is no model, and as plan::ProfileOf.
-plan::BrokenRules RulesBrokenIn(const std::filesystem::path& model, const Target& target);
 
 // Returns the first samples for a model, or less if there are less, each a batch if the model has a
 // fixed one: as many as `count` says of the first one, 1 to `most`. Empty if no samples are given
