@@ -250,10 +250,10 @@ ResolvedModel ResolveModel(const QuantizeOptions& given, ThreadPool& pool, Quant
   }
   Prepared prepared = PrepareModel(options, config, rewrites, report);
   report.prepared_parts = graph::MeasureParts(prepared.model);
-  interop::ImportedWeights imported;
+  std::optional<interop::ImportedWeights> imported;
   if (!options.weights_from.empty()) {
     imported = interop::ImportWeights(options.weights_from, prepared.model, pool);
-    report.imported = imported.report;
+    report.imported = imported->report;
   }
   for (const calibrate::ComparedValue& value : calibrate::ComparedValues(prepared.model)) {
     if (value.reader) report.chosen_outputs.insert(value.output);
@@ -265,7 +265,7 @@ ResolvedModel ResolveModel(const QuantizeOptions& given, ThreadPool& pool, Quant
     report.plan = plan::MakePlan(options.config, prepared.model, PathText(options.model.filename()),
                                  &report.unmatched_words);
     plan::FixScales(target, prepared.model, report.plan);
-    interop::GiveFormats(imported, prepared.model, report.plan);
+    if (imported) interop::GiveFormats(*imported, prepared.model, report.plan);
   }
   report.plan.rewrites = std::move(rewrites);
   if (report.plan.config.mean_bits > 0) {
@@ -281,7 +281,7 @@ ResolvedModel ResolveModel(const QuantizeOptions& given, ThreadPool& pool, Quant
   plan::ResolvedPlan resolved = WithContext(fmt::format("'{}'", PathText(options.model)), [&] {
     return Resolve(std::move(report.plan), prepared, options, pool, report);
   });
-  interop::GiveScales(imported, resolved);
+  if (imported) interop::GiveScales(*imported, resolved);
   return {std::move(prepared.model), std::move(resolved)};
 }
 
