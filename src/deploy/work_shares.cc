@@ -31,7 +31,8 @@ bool IsOurProduct(const graph::Node& node) {
 }
 
 double& ShareOf(const graph::Node& node, WorkShares& shares) {
-  if (IsOurProduct(node) || node.op_type() == "MatMulNBits") return shares.codes;
+  if (IsOurProduct(node) || node.op_type() == "MatMulNBits" || node.op_type() == "QMoE")
+    return shares.codes;
   return ops::IsIntegerOperator(node) ? shares.integers : shares.floats;
 }
 

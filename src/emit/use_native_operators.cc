@@ -1,13 +1,16 @@
 #include "emit/use_native_operators.h"
 
 #include <algorithm>
+#include <map>
 #include <memory>
+#include <tuple>
 
 #include "base/error.h"
 #include "emit/integer_codes.h"
 #include "emit/matrix_products.h"
 #include "emit/tied_tables.h"
 #include "graph/clean_up.h"
+#include "ops/operator_traits.h"
 #include "weights/lookup_nodes.h"
 #include "weights/native_form.h"
 #include "weights/unpack_functions.h"
@@ -22,6 +25,7 @@ using graph::Use;
 constexpr int64_t kLargestMatMulBlock = 256;
 // The least block of 2 bits; smaller ones take ONNX Runtime's slow path.
 constexpr int64_t kLeastTwoBitBlock = 64;
+constexpr size_t kFirstExperts = 2;  // input of a MoE: weights and biases follow in turns
 
 class NativeRewriter {
  public:
@@ -33,6 +37,10 @@ class NativeRewriter {
       const bool is_integer = formats::FindFormat(packed.statistics->format).is_integer();
       if (which == plan::CodeReaders::kIntegers && !is_integer) continue;
       const std::vector<Use> uses = model_.AllUses(packed.statistics->quantized);
+      if (uses.size() == 1 && ops::TraitsOf(uses.front().node).has_experts()) {
+        experts_[uses.front().node.output(0)].emplace(uses.front().input_index, &packed);
+        continue;
+      }
       const bool is_tied = std::ranges::any_of(
           uses, [&](const Use& use) { return !ProductsBehindTranspose(model_, use).empty(); });
       const std::string why = is_tied ? WhyNotTied(packed, uses) : WhyNot(packed);
@@ -44,6 +52,17 @@ class NativeRewriter {
         result_.omissions.emplace_back(packed.statistics->quantized, why);
       }
     }
+    for (const auto& [output, parts] : experts_) {
+      const Node node = *model_.Producer(output);
+      const std::string why = WhyNotExperts(node, parts);
+      if (why.empty()) {
+        RewriteExperts(node, parts, weights.step);
+      } else {
+        for (const auto& [input, packed] : parts) {
+          result_.omissions.emplace_back(packed->statistics->quantized, why);
+        }
+      }
+    }
     if (result_.num_nodes > 0) {
       RemoveUnusedDecoders(model_);
       graph::RemoveUnused(model_);  // the descriptions of values that are decoded no more
@@ -52,10 +71,91 @@ class NativeRewriter {
   }
 
  private:
+  // The packed weights of a mixture of experts by their inputs.
+  using Experts = std::map<size_t, const QuantizedWeights::Packed*>;
+
+  // Returns why no QMoE can compute a mixture of experts, "" if one can.
+  std::string WhyNotExperts(const Node& node, const Experts& parts) const {
+    const weights::NativeWeight& first = parts.begin()->second->native;
+    for (const auto& [input, packed] : parts) {
+      const weights::NativeWeight& native = packed->native;
+      if (!native.why_not.empty()) return native.why_not;
+      if (native.num_stacked == 1) return "it is no stack of matrices";
+      if (native.bits != 4 && native.bits != 8) return fmt::format("{} bits", native.bits);
+      if (native.block_size > kLargestMatMulBlock) {
+        return fmt::format("blocks of {}", native.block_size);
+      }
+      if (native.dims[1] % native.block_size != 0) {
+        return fmt::format("blocks of {} do not divide {}", native.block_size, native.dims[1]);
+      }
+      if (level_ == AccuracyLevel::kFloat && native.bits != 4) {
+        return fmt::format("accuracy level 1 has no kernel of {} bits", native.bits);
+      }
+      if (std::tie(native.bits, native.block_size, native.has_zero_points) !=
+          std::tie(first.bits, first.block_size, first.has_zero_points)) {
+        return "its weights have different blocks";
+      }
+      if (model_.IsOutput(packed->statistics->quantized)) return "it is an output";
+    }
+    for (size_t input = kFirstExperts; input < node.num_inputs(); input += 2) {
+      if (!node.input(input).empty() && !parts.contains(input)) {
+        return fmt::format("its weight '{}' is float", node.input(input));
+      }
+    }
+    return "";
+  }
+
+  // A QMoE has the scales of each weight behind it, and all zero points at the end.
+  void RewriteExperts(const Node& node, const Experts& parts, const std::function<void()>& step) {
+    constexpr size_t kFirstZeroPoints = 11;
+    const weights::NativeWeight& any = parts.begin()->second->native;
+    graph::NodeSpec spec{node.name(), "QMoE", weights::kNativeDomain, {}, {}, {}};
+    spec.inputs = {node.input(0), node.input(1)};
+    std::vector<std::string> zero_points;
+    for (size_t input = kFirstExperts; input < node.num_inputs(); input += 2) {
+      const std::string bias = input + 1 < node.num_inputs() ? node.input(input + 1) : "";
+      std::vector<std::string> stored;
+      if (const auto part = parts.find(input); part != parts.end()) {
+        const QuantizedWeights::Packed& packed = *part->second;
+        RemoveUnpack(packed.statistics->quantized);
+        stored = Store(packed, packed.native.Form(/*is_matmul=*/true), step);
+      }
+      stored.resize(3);  // codes, scales, zero points
+      spec.inputs.insert(spec.inputs.end(), {stored[0], stored[1], bias});
+      zero_points.push_back(stored[2]);
+    }
+    if (any.has_zero_points) {
+      spec.inputs.resize(kFirstZeroPoints);
+      spec.inputs.insert(spec.inputs.end(), zero_points.begin(), zero_points.end());
+    }
+    while (spec.inputs.back().empty()) spec.inputs.pop_back();
+    CopyAttributes(node, spec);
+    spec.attributes.emplace_back("expert_weight_bits", int64_t{any.bits});
+    spec.attributes.emplace_back("block_size", any.block_size);
+    // With the other level, codes of 4 bits meet floats.
+    if (level_ == AccuracyLevel::kInt8) {
+      spec.attributes.emplace_back("accuracy_level", static_cast<int64_t>(level_));
+    }
+    Replace(node, std::move(spec));
+    ++result_.num_nodes;
+  }
+
+  static void CopyAttributes(const Node& node, graph::NodeSpec& spec) {
+    for (const char* const name :
+         {"k", "normalize_routing_weights", "use_sparse_mixer", "swiglu_fusion"}) {
+      if (node.HasAttribute(name)) spec.attributes.emplace_back(name, node.GetInt(name, 0));
+    }
+    for (const char* const name : {"activation_alpha", "activation_beta", "swiglu_limit"}) {
+      if (node.HasAttribute(name)) spec.attributes.emplace_back(name, node.GetFloat(name, 0));
+    }
+    spec.attributes.emplace_back("activation_type", node.GetString("activation_type", "relu"));
+  }
+
   std::string WhyNot(const QuantizedWeights::Packed& packed) const {
     const weights::NativeWeight& native = packed.native;
     const std::string& value = packed.statistics->quantized;
     if (!native.why_not.empty()) return native.why_not;
+    if (native.num_stacked > 1) return "it is a stack of matrices";
     if (model_.IsOutput(value)) return "it is an output";
     const std::vector<Use> uses = model_.AllUses(value);
     const bool is_table = !uses.empty() && IsStandardOp(uses.front().node, "Gather");
@@ -191,12 +291,18 @@ class NativeRewriter {
                                  const weights::NativeForm& form,
                                  const std::function<void()>& step) {
     const std::string& value = packed.statistics->quantized;
+    // A stack of matrices lies in three dimensions, as a QMoE reads it.
+    const int64_t num_stacked = packed.native.num_stacked;
+    const auto stacked = [&](std::vector<int64_t> dims) -> std::vector<int64_t> {
+      if (num_stacked == 1) return dims;
+      return {num_stacked, form.num_rows / num_stacked, NumElements(dims) / form.num_rows};
+    };
     std::vector<graph::DeferredTensor> tensors{
-        {model_.FreshName(value + "_codes"), form.code_type(), form.code_dims()},
-        {model_.FreshName(value + "_scales"), DataType::kFloat, form.scale_dims()}};
+        {model_.FreshName(value + "_codes"), form.code_type(), stacked(form.code_dims())},
+        {model_.FreshName(value + "_scales"), DataType::kFloat, stacked(form.scale_dims())}};
     if (form.has_zero_points) {
-      tensors.push_back(
-          {model_.FreshName(value + "_zero_points"), form.code_type(), form.zero_point_dims()});
+      tensors.push_back({model_.FreshName(value + "_zero_points"), form.code_type(),
+                         stacked(form.zero_point_dims())});
     }
     std::vector<std::string> names;
     packed.statistics->stored_bytes = 0;
@@ -263,6 +369,7 @@ class NativeRewriter {
   Model& model_;
   AccuracyLevel level_;
   ThreadPool& pool_;
+  std::map<std::string, Experts> experts_;  // by the outputs of their nodes
   NativeOperators result_;
 };
 

@@ -1,8 +1,8 @@
 // Replaces matrix products and table lookups on packed weights by operators of ONNX Runtime
 // (pass use-native-operators). ApplyPlan runs it for Target::kOnnxRuntime, and for the integers of
 // Target::kBitpress, which our operators do not know. They become
-// com.microsoft MatMulNBits and GatherBlockQuantized, which compute from the codes and never decode
-// the whole weight.
+// com.microsoft MatMulNBits, QMoE and GatherBlockQuantized, which compute from the codes and never
+// decode the whole weight.
 #pragma once
 
 #include <array>
@@ -36,8 +36,9 @@ constexpr auto FieldsOf(const NativeOperators*) {
                     Field{"left", &NativeOperators::omissions});
 }
 
-// Replaces the readers of weights that QuantizeWeights packed. A weight qualifies if it has a
-// native form (weights::NativeWeight), and all of its readers are of these kinds:
+// Replaces the readers of weights that QuantizeWeights packed. A mixture of experts (MoE) becomes a
+// QMoE if all of its weights are codes of 4 or of 8 bits in the same blocks. A weight qualifies if
+// it has a native form (weights::NativeWeight), and all of its readers are of these kinds:
 //  - MatMul, or Gemm with alpha and beta 1, A not transposed, and a vector or nothing added: the
 //    blocks lie along the sums.
 //  - Gather from a table: the blocks lie along the rows.

@@ -30,7 +30,11 @@ std::optional<Operand> OperandOf(const graph::Node& node, size_t input_index, in
   if (product == Product::kRecurrent) {  // X, W, R, B, sequence lengths, states
     if (input_index == 3) return bias;
     const bool is_weight = input_index == 1 || input_index == 2;
-    return is_weight ? std::optional(Operand{Slot::kRecurrent, 2}) : std::nullopt;
+    return is_weight ? std::optional(Operand{Slot::kStack, 2}) : std::nullopt;
+  }
+  if (product == Product::kExperts) {  // rows, router, and then weights and biases in turns
+    const bool is_weight = input_index >= 2 && input_index % 2 == 0;
+    return is_weight ? std::optional(Operand{Slot::kStack, 2}) : std::nullopt;
   }
   if (!TraitsOf(node).is_product() || input_index > 2) return std::nullopt;
   if (input_index == 2) return bias;
@@ -57,7 +61,7 @@ std::optional<int64_t> SummedAxis(const graph::Node& node, size_t input_index) {
 std::optional<int64_t> ChannelAxis(const graph::Node& node, size_t input_index, int64_t rank) {
   const OperatorTraits& traits = TraitsOf(node);
   const std::optional<Operand> operand = OperandOf(node, input_index, rank);
-  if (traits.is_recurrent() || !operand || rank < 2) return std::nullopt;
+  if (traits.has_weights_only() || !operand || rank < 2) return std::nullopt;
   if (traits.product == Product::kConv) return 0;
   if (traits.product == Product::kConvTranspose) return 1;
   // The one of the last two dimensions that is not summed over.

@@ -2,8 +2,8 @@
 // ask here which inputs are multiplied, and along which axis the products are summed. Blocks run
 // along that axis in the weight and in the activation that meets it. Pure.
 //
-// Recurrent operators multiply too, but with states that no quantizer can stand on: only their
-// weights are operands.
+// Recurrent operators multiply too, but with states that no quantizer can stand on, and a mixture
+// of experts with what it computes itself: only their weights are operands.
 #pragma once
 
 #include <cstddef>
@@ -17,10 +17,13 @@ namespace bitpress::ops {
 
 // The role of an input in a compute operator.
 enum class Slot {
-  kData,       // an activation, or a constant in its place
-  kKernel,     // the weight of a convolution: constant in all but exotic models
-  kMatrix,     // either operand of a matrix product: constant or not
-  kRecurrent,  // the weights W [directions, gates * hidden, inputs] and R [.., .., hidden]
+  kData,    // an activation, or a constant in its place
+  kKernel,  // the weight of a convolution: constant in all but exotic models
+  kMatrix,  // either operand of a matrix product: constant or not
+  // A stack of matrices whose last axis is summed: the weights W [directions, gates * hidden,
+  // inputs] and R [.., .., hidden] of a recurrent operator, or those of experts [experts, outputs,
+  // inputs].
+  kStack,
   kBias,
 };
 

@@ -14,6 +14,8 @@ namespace {
 
 using Shape = std::vector<int64_t>;
 
+constexpr std::string_view kExpertsOfCodes = "QMoE";
+
 // The dimensions are multiplied as floating-point numbers, because the count may exceed 64 bits.
 double ElementsOf(const Shape& shape) {
   double count = 1;
@@ -27,6 +29,7 @@ Product ProductOf(const graph::Node& node) {
   const OperatorTraits& traits = TraitsNamed(op);
   if (traits.codes.product != Product::kNone) return traits.codes.product;
   if (TraitsOf(node).attention == Attention::kHoldsProjection) return Product::kMatMul;
+  if (op == kExpertsOfCodes) return Product::kExperts;
   const bool is_of_codes = ReadsCodes(node) || op == "MatMulNBits";
   if (is_of_codes && op.starts_with("MatMul")) return Product::kMatMul;
   if (is_of_codes && op.starts_with("Conv")) return Product::kConv;
@@ -59,7 +62,27 @@ double MatrixProducts(const graph::Node& node, const ProductShapes& shapes) {
   return ElementsOf(shapes.data) * static_cast<double>(shapes.weight[columns]);
 }
 
+// Returns the products of rows with the first and second weights, [experts, outputs, inputs], of
+// those experts that a row is given to. Codes of less than a byte lie several to one.
+double ExpertProducts(const graph::Node& node, const ProductShapes& shapes) {
+  if (shapes.weight.empty()) return 0;
+  const auto length = static_cast<double>(std::max<int64_t>(1, shapes.data.back()));
+  const auto num_experts = static_cast<double>(std::max<int64_t>(1, shapes.weight[0]));
+  const double codes_each =
+      node.op_type() == kExpertsOfCodes
+          ? 8 / static_cast<double>(std::max<int64_t>(1, node.GetInt("expert_weight_bits", 4)))
+          : 1;
+  return ElementsOf(shapes.data) / length * static_cast<double>(node.GetInt("k", 1)) * codes_each *
+         (ElementsOf(shapes.weight) + ElementsOf(shapes.states)) / num_experts;
+}
+
 }  // namespace
+
+std::pair<size_t, size_t> WeightInputs(const graph::Node& node) {
+  if (node.op_type() == kExpertsOfCodes) return {2, 5};
+  return TraitsOf(node).has_experts() ? std::pair<size_t, size_t>(2, 4)
+                                      : std::pair<size_t, size_t>(1, 2);
+}
 
 double MultiplyAdds(const graph::Node& node, const ProductShapes& shapes) {
   if (shapes.data.empty()) return 0;
@@ -75,6 +98,8 @@ double MultiplyAdds(const graph::Node& node, const ProductShapes& shapes) {
       return ElementsOf(shapes.data) /
              static_cast<double>(std::max<int64_t>(1, shapes.data.back())) *
              (ElementsOf(shapes.weight) + ElementsOf(shapes.states));
+    case Product::kExperts:  // each row meets the weights of some of the experts
+      return ExpertProducts(node, shapes);
     case Product::kNone:
     case Product::kEinsum:
       break;
@@ -97,15 +122,16 @@ std::vector<int64_t> KnownDims(const graph::Model& model, const std::string& val
 
 ProductShapes KnownShapes(const graph::Model& model, const graph::Node& node) {
   const CodeInputs& codes = TraitsNamed(node.op_type()).codes;
-  const auto dims_of = [&](int input) {
-    if (input < 0 || static_cast<size_t>(input) >= node.num_inputs()) return Shape();
-    return KnownDims(model, node.input(static_cast<size_t>(input)));
+  const auto dims_of = [&](size_t input) {
+    return input < node.num_inputs() ? KnownDims(model, node.input(input)) : Shape();
   };
+  const auto [first, second] = WeightInputs(node);
   ProductShapes shapes;
   shapes.data = dims_of(0);
   shapes.weight = node.GetInts("shape");  // of the codes that our operators read
-  if (shapes.weight.empty()) shapes.weight = dims_of(codes.weight >= 0 ? codes.weight : 1);
-  shapes.states = dims_of(2);
+  if (shapes.weight.empty())
+    shapes.weight = dims_of(codes.weight >= 0 ? static_cast<size_t>(codes.weight) : first);
+  shapes.states = dims_of(second);
   if (node.num_outputs() > 0) shapes.output = KnownDims(model, node.output(0));
   return shapes;
 }

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "graph/model.h"
@@ -16,9 +17,13 @@ namespace bitpress::ops {
 struct ProductShapes {
   std::vector<int64_t> data;    // of the activation
   std::vector<int64_t> weight;  // of the weight, the second matrix, or the keys of an attention
-  std::vector<int64_t> states;  // of the second weight of a recurrent operator
+  std::vector<int64_t> states;  // of the second weight of a recurrent operator, or of experts
   std::vector<int64_t> output;
 };
+
+// Returns the inputs that hold the first and the second weight of such a node, or the second matrix
+// and what an operator has behind it.
+std::pair<size_t, size_t> WeightInputs(const graph::Node& node);
 
 // Returns the products of a node with these shapes. Operators on codes and ours count like those
 // that they stand for. Returns 0 for operators that do not multiply, and if shapes are missing.

@@ -131,6 +131,7 @@ std::span<const OperatorTraits> AllOperatorTraits() {
     {.op_type = "MeanVarianceNormalization", .why_not_half = kNorm},
     {.op_type = "Min", .on_integers = kCutsOff, .is = kIsCheap},
     {.op_type = "Mish", .is = kIsActivation},
+    {.op_type = "MoE", .domain = kMicrosoft, .product = Product::kExperts},
     {.op_type = "Mod", .why_not_half = kWhole},
     {.op_type = "Mul", .on_integers = kComputes, .num_operands = 2, .qoperator = "QLinearMul",
      .is = kMasks | kIsCheap},

@@ -25,6 +25,7 @@ enum class Product : uint8_t {
   kGemm,           // two matrices, each transposed or not
   kMatMul,         // two stacks of matrices
   kRecurrent,      // a sequence with W, and its states with R
+  kExperts,        // each row with the weights of some experts, stacks of matrices
   kEinsum,         // what its equation says; it has no operands here
 };
 
@@ -133,7 +134,10 @@ struct OperatorTraits {
   // recurrent operator multiplies states, too, on which no quantizer can stand.
   bool is_product() const { return is_convolution() || is_matrix_product(); }
   bool is_recurrent() const { return product == Product::kRecurrent; }
-  bool multiplies() const { return is_product() || is_recurrent(); }
+  bool has_experts() const { return product == Product::kExperts; }
+  // Returns whether weights are the only operands that can be quantized.
+  bool has_weights_only() const { return is_recurrent() || has_experts(); }
+  bool multiplies() const { return is_product() || has_weights_only(); }
   // Returns whether all that it computes are sums of products of its inputs.
   bool sums_products() const { return is_product() || product == Product::kEinsum; }
   // Returns whether it multiplies matrices, images or states, attention included: these take most

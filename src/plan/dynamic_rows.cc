@@ -124,7 +124,7 @@ class DynamicNode {
     if (IsLstm(node_)) {
       // The operator takes scales of rows, but no zero points of rows.
       if (row.integer->granularity == Granularity::kPerAxis && row.integer->is_symmetric) {
-        RowMaker::MakeRowsOfRecurrent(model_.Initializer(value).dims, row);
+        RowMaker::MakeRowsOfStack(model_.Initializer(value).dims, row);
       } else {  // one for each direction, which is a network of its own
         row.integer->granularity = Granularity::kPerAxis;
         row.axis = 0;

@@ -136,7 +136,7 @@ class Planner {
     } else if (model_.IsInitializer(value)) {
       Add(rows_.Weight(node, input, {operand->slot, BlockAxis(node, value, *operand)}), node,
           input);
-    } else if (operand->slot == ops::Slot::kKernel || operand->slot == ops::Slot::kRecurrent ||
+    } else if (operand->slot == ops::Slot::kKernel || operand->slot == ops::Slot::kStack ||
                rows_.IsQuantizedConstant(value)) {
       Add(rows_.DynamicWeight(node, value), node, input);
     } else if (!IsPlanned(node, value)) {

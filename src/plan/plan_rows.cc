@@ -210,8 +210,8 @@ TensorPlan RowMaker::IntegerWeight(const Node& node, size_t input, const ops::Op
   const Granularity granularity = treatment.config.weight_granularity;
   TensorPlan row = Quantized(value, Role::kWeight, *treatment.weight, treatment, operand.axis);
   row.integer->granularity = granularity;
-  if (granularity == Granularity::kPerAxis && operand.slot == ops::Slot::kRecurrent) {
-    MakeRowsOfRecurrent(dims, row);
+  if (granularity == Granularity::kPerAxis && operand.slot == ops::Slot::kStack) {
+    MakeRowsOfStack(dims, row);
   } else if (granularity == Granularity::kPerAxis) {
     const auto rank = static_cast<int64_t>(dims.size());
     const bool meets_integers = treatment.activation && treatment.activation->is_integer();
@@ -234,7 +234,7 @@ TensorPlan RowMaker::IntegerWeight(const Node& node, size_t input, const ops::Op
   return row;
 }
 
-void RowMaker::MakeRowsOfRecurrent(std::span<const int64_t> dims, TensorPlan& row) {
+void RowMaker::MakeRowsOfStack(std::span<const int64_t> dims, TensorPlan& row) {
   BITPRESS_DCHECK(row.integer && dims.size() > 2);
   row.integer->granularity = Granularity::kPerBlock;
   row.axis = 2;

@@ -35,7 +35,7 @@ class RowMaker {
   // Gives each row of a recurrent weight [directions, gates * hidden, inputs] a scale of its own.
   // The rows become blocks, because no single axis has as many indices. REQUIRES: row.integer is
   // there, three dims.
-  static void MakeRowsOfRecurrent(std::span<const int64_t> dims, TensorPlan& row);
+  static void MakeRowsOfStack(std::span<const int64_t> dims, TensorPlan& row);
 
   // Returns why the constant `bias` of a node cannot be an int32 with the scale of its products, or
   // "". A grouped ConvTranspose is such a node: its weight has fewer channels than its output.

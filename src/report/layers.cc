@@ -48,7 +48,7 @@ bool IsLayer(const Model& model, const Node& node) {
   const ops::OperatorTraits& traits = ops::TraitsOf(node);
   if (traits.is_product()) return true;
   // Shapes, positions and masks that are added are no layers of their own.
-  const bool is_reader = traits.is_recurrent() || traits.Is(ops::kLooksUp) ||
+  const bool is_reader = traits.has_weights_only() || traits.Is(ops::kLooksUp) ||
                          traits.attention == ops::Attention::kHoldsProjection;
   return is_reader && std::ranges::any_of(WeightsOf(model, node),
                                           [&](size_t i) { return IsWeight(model, node.input(i)); });
@@ -283,9 +283,10 @@ class Describer {
     // The node reads codes itself, or they are decoded in the body in which it stands.
     const std::string& name = layer.node.input(index);
     const auto rank = static_cast<int64_t>(reference_.InfoOf(name).shape.size());
-    const std::optional<int64_t> axis = ops::TraitsOf(layer.node).is_recurrent()
-                                            ? std::optional<int64_t>(0)  // the axis of directions
-                                            : ops::ChannelAxis(layer.node, index, rank);
+    const std::optional<int64_t> axis =
+        ops::TraitsOf(layer.node).has_weights_only()
+            ? std::optional<int64_t>(0)  // of directions, or experts
+            : ops::ChannelAxis(layer.node, index, rank);
     return ReadCodes(quantized_, name, axis);
   }
 

@@ -235,7 +235,7 @@ double CostModel::Of(const LayerGroup& group, std::span<const size_t> combinatio
       if (side != Side::kActivations)
         weight_bits = BitsOf(candidate.config.weights, group.float_bits);
       const bool has_activations =
-          !ops::TraitsNamed(layer.op_type).is_recurrent();  // those stay float
+          !ops::TraitsNamed(layer.op_type).has_weights_only();  // those stay float
       if (side != Side::kWeights && has_activations) {
         activation_bits = BitsOf(candidate.config.activations, group.float_bits);
       }

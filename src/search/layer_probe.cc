@@ -97,11 +97,12 @@ std::vector<int64_t> LayerProbe::DimsOf(const std::string& value,
 
 double LayerProbe::CountMacs(const std::vector<Tensor>& inputs,
                              const std::vector<Tensor>& outputs) const {
+  const auto [weight, states] = ops::WeightInputs(node_);
   ops::ProductShapes shapes{.data = DimsOf(node_.input(0), inputs),
-                            .weight = DimsOf(node_.input(1), inputs),
+                            .weight = DimsOf(node_.input(weight), inputs),
                             .states = {},
                             .output = outputs.front().dims};
-  if (ops::TraitsOf(node_).is_recurrent()) shapes.states = DimsOf(node_.input(2), inputs);
+  if (ops::TraitsOf(node_).has_weights_only()) shapes.states = DimsOf(node_.input(states), inputs);
   return ops::MultiplyAdds(node_, shapes);
 }
 

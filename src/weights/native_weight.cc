@@ -1,6 +1,7 @@
 #include "weights/native_weight.h"
 
 #include <algorithm>
+#include <optional>
 #include <span>
 #include <utility>
 
@@ -15,11 +16,24 @@ constexpr int64_t kLeastBlock = 16;
 // Returns the reason why a weight of any format has no native form, "" if there is none.
 std::string WhyNot(const graph::HeldInitializer& source, int64_t block_size) {
   if (source.type != DataType::kFloat) return "it is FLOAT16";
-  if (source.dims.size() != 2) return "it is no matrix in blocks";
+  if (source.dims.size() != 2 && source.dims.size() != 3) return "it is no matrix in blocks";
   if (block_size < kLeastBlock || (block_size & (block_size - 1)) != 0) {
     return fmt::format("blocks of {}", block_size);
   }
   return "";
+}
+
+// Returns the dimensions of a matrix, or of a stack of them whose rows lie below each other.
+std::vector<int64_t> MatrixDims(const std::vector<int64_t>& dims) {
+  if (dims.size() == 2) return dims;
+  return {dims[0] * dims[1], dims[2]};
+}
+
+// Returns the axis of blocks in MatrixDims, of that in the weight; nothing for blocks of a stack
+// that do not lie along its last axis.
+std::optional<int64_t> MatrixAxis(const std::vector<int64_t>& dims, int64_t axis) {
+  if (dims.size() == 2) return axis;
+  return axis == 2 ? std::optional<int64_t>(1) : std::nullopt;
 }
 
 // The rows of a weight's elements or blocks as the native form has them.
@@ -41,7 +55,8 @@ std::vector<Tensor> EncodeIntegers(const IntegerWeight& weight, const NativeForm
                                    ThreadPool& pool, WeightStatistics& statistics) {
   const std::vector<int32_t> codes = weight.Codes(pool, statistics);
   const std::vector<formats::QParams>& params = weight.Params(pool);
-  const RowView view{weight.axis() == 1, form.num_rows};
+  const std::vector<int64_t>& dims = weight.source().dims;
+  const RowView view{weight.axis() == static_cast<int64_t>(dims.size()) - 1, form.num_rows};
   const auto param = [&](int64_t row, int64_t block) -> const formats::QParams& {
     return params[view.At(row, block, form.num_blocks())];
   };
@@ -118,8 +133,15 @@ NativeWeight NativeWeightOf(std::shared_ptr<const IntegerWeight> weight) {
                    : !layout.is_per_column ? "it is no matrix in blocks"
                                            : WhyNot(weight->source(), layout.block_size);
   if (!native.why_not.empty()) return native;
-  native.dims = weight->source().dims;
-  native.axis = weight->axis();
+  const std::vector<int64_t>& dims = weight->source().dims;
+  const std::optional<int64_t> axis = MatrixAxis(dims, weight->axis());
+  if (!axis) {
+    native.why_not = "it is no matrix in blocks";
+    return native;
+  }
+  native.dims = MatrixDims(dims);
+  native.num_stacked = dims.size() == 3 ? dims[0] : 1;
+  native.axis = *axis;
   native.block_size = layout.block_size;
   native.bits = bits;
   const int64_t middle = IsSigned(*weight) ? 0 : int64_t{1} << (bits - 1);
@@ -143,7 +165,8 @@ NativeWeight NativeWeightOf(std::shared_ptr<const WeightJob> job) {
     native.why_not = fmt::format("its blocks hold whole numbers of {} bits", bits);
     return native;
   }
-  native.dims = job->source().dims;
+  native.dims = MatrixDims(job->source().dims);
+  native.num_stacked = job->source().dims.size() == 3 ? job->source().dims[0] : 1;
   // A matrix that is read as one row of blocks has none along the other axis.
   const BlockView& view = job->view();
   native.axis = view.inner == 1 && view.axis == native.dims[1] ? 1 : 0;

@@ -20,7 +20,8 @@ namespace bitpress::weights {
 struct NativeWeight {
   // The reason why it has no native form; "" if it has one. Then nothing below means anything.
   std::string why_not;
-  std::vector<int64_t> dims;  // two
+  std::vector<int64_t> dims;  // two, those of a stack of matrices being below each other
+  int64_t num_stacked = 1;    // matrices in a stack [matrices, rows, columns], as experts have
   int64_t axis = 0;           // along which its blocks run
   int64_t block_size = 0;     // a power of two, 16 or more
   int bits = 8;               // of a code: 2, 4 or 8
