@@ -147,6 +147,7 @@ std::string SampleWords(const SampleArguments& samples) {
   add("--tokens", samples.tokens);
   if (!samples.text.empty()) words += " --text";
   for (const std::string& file : samples.text) words += " " + ShellQuoted(file);
+  if (samples.lines) words += " --lines";
   add("--tokenizer", samples.tokenizer);
   add("--encoding", samples.encoding);
   if (samples.sequence > 0) add("--sequence", fmt::format("{}", samples.sequence));

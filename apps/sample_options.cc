@@ -29,11 +29,13 @@ std::string LastLine(const std::filesystem::path& file) {
   return last;
 }
 
-// The files that the tokenizer writes: ids, and the special tokens around them as JSON.
+// What the tokenizer writes: ids, and the special tokens around them as JSON; or a folder with a
+// file for each line.
 constexpr const char* kIds = "text.npy";
 constexpr const char* kSpecial = "special.json";
+constexpr const char* kLines = "lines";
 
-// Writes the token ids of texts to `folder`. The tokenizer is a library of Python, which runs in a
+// Writes the tokens of texts to `folder`. The tokenizer is a library of Python, which runs in a
 // process of its own.
 void Tokenize(const SampleArguments& samples, const std::filesystem::path& folder) {
   // The command of the Python package sets this variable to its interpreter.
@@ -43,9 +45,13 @@ void Tokenize(const SampleArguments& samples, const std::filesystem::path& folde
          "--text needs the command of the Python package, which has the tokenizer (pip install "
          "\"bitpress[text]\", or python3 -m bitpress); or give token ids with --tokens FILE.npy");
   }
-  std::vector<std::string> arguments = {
-      "-m",    "bitpress._text",        "--tokenizer", samples.tokenizer,
-      "--ids", PathText(folder / kIds), "--special",   PathText(folder / kSpecial)};
+  std::vector<std::string> arguments = {"-m", "bitpress._text", "--tokenizer", samples.tokenizer};
+  if (samples.lines) {
+    arguments.insert(arguments.end(), {"--lines", PathText(folder / kLines)});
+  } else {
+    arguments.insert(arguments.end(),
+                     {"--ids", PathText(folder / kIds), "--special", PathText(folder / kSpecial)});
+  }
   if (!samples.encoding.empty()) {
     arguments.insert(arguments.end(), {"--encoding", samples.encoding});
   }
@@ -72,6 +78,12 @@ void CheckOneKind(const SampleArguments& samples) {
   }
   if (samples.text.empty() && !samples.encoding.empty()) {
     Fail(ErrorCode::kInvalidArgument, "--encoding is for --text, which is not given");
+  }
+  if (samples.text.empty() && samples.lines) {
+    Fail(ErrorCode::kInvalidArgument, "--lines is for --text, which is not given");
+  }
+  if (samples.lines && samples.sequence > 0) {
+    Fail(ErrorCode::kInvalidArgument, "--sequence cuts a text, and with --lines each line is one");
   }
   if (!samples.data.empty() && samples.sequence > 0) {
     Fail(ErrorCode::kInvalidArgument, "--sequence is for --tokens and --text");
@@ -101,6 +113,10 @@ data::SampleSpec SampleArguments::Spec() {
   if (text.empty()) return spec;
   scratch = std::make_shared<ScratchFolder>();
   Tokenize(*this, scratch->path());
+  if (lines) {
+    spec.folder = scratch->path() / kLines;
+    return spec;
+  }
   spec.tokens = scratch->path() / kIds;
   std::ifstream file(scratch->path() / kSpecial);
   const nlohmann::json special = nlohmann::json::parse(file);
@@ -133,13 +149,17 @@ CLI::Option* AddDataOptions(CLI::App& command, SampleArguments& samples) {
                    "rows belong together (default: found by running the first row)");
   command
       .add_option("--text", samples.text,
-                  "text files as samples of a language model instead of --data; needs --tokenizer "
-                  "and the command of the Python package")
+                  "text files as samples of a model that reads tokens, instead of --data; needs "
+                  "--tokenizer and the command of the Python package")
       ->type_name("FILE...");
   command
       .add_option("--tokenizer", samples.tokenizer,
                   "the tokenizer of --text: the model's tokenizer.json")
       ->type_name("FILE");
+  command.add_flag(
+      "--lines", samples.lines,
+      "each line of --text is a sample, as encoders read sentences (default: a text is "
+      "cut into pieces of equal length, as language models read them)");
   command.add_option("--encoding", samples.encoding, "the encoding of --text (default: utf-8)")
       ->type_name("NAME");
   command

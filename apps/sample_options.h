@@ -22,6 +22,7 @@ struct SampleArguments {
   std::string tokens = {};             // .npy of token ids
   std::vector<std::string> text = {};  // files
   std::string tokenizer = {}, encoding = {};
+  bool lines = false;  // of `text` are the samples
   size_t sequence = 0;
   size_t limit = 0;
   bool whole_items = false;

@@ -24,34 +24,62 @@ if TYPE_CHECKING:  # the functions import it, because it takes longer than all t
 Ids: TypeAlias = "npt.NDArray[np.integer[Any]]"
 
 
+MOST_TOKENS_OF_A_LINE = 512  # where the tokenizer does not say
+
+
+def tokenizer_of(path: PathLike) -> Any:
+    try:
+        import tokenizers
+    except ImportError as error:
+        raise UnsupportedError("texts need the package tokenizers: pip install \"bitpress[text]\"") from error
+    path = existing(path, "tokenizer")
+    try:
+        model = tokenizers.Tokenizer.from_file(str(path))
+    except Exception as error:  # the library raises nothing more special
+        raise InvalidArgumentError(f"{path}: this is no tokenizer.json: {error}") from error
+    model.no_padding()
+    return model
+
+
+def read(file: PathLike, encoding: str) -> str:
+    path = existing(file, "text")
+    try:
+        return path.read_text(encoding=encoding)
+    except UnicodeDecodeError as error:
+        raise InvalidArgumentError(f"{path}: byte {error.start} is not {encoding}; say which encoding the text has, such as latin-1") from error
+    except LookupError as error:
+        raise InvalidArgumentError(f"there is no encoding '{encoding}'") from error
+    except OSError as error:
+        raise InvalidArgumentError(f"{path}: {error.strerror}") from error
+
+
+def write_lines(files: Sequence[PathLike], tokenizer: PathLike, encoding: str, folder: Path) -> None:
+    """A file `.npz` for each line that is not empty, with the inputs of an encoder by their usual names, [1, tokens]. A line has the
+    tokenizer's special tokens, and is cut where the tokenizer says."""
+    import numpy as np
+
+    model = tokenizer_of(tokenizer)
+    if model.truncation is None:
+        model.enable_truncation(MOST_TOKENS_OF_A_LINE)
+    lines = [line for file in files for line in read(file, encoding).splitlines() if line.strip()]
+    if not lines:
+        raise InvalidArgumentError("the texts have no line that is not empty")
+    folder.mkdir()
+    for i, line in enumerate(model.encode_batch(lines)):
+        rows = {"input_ids": line.ids, "attention_mask": line.attention_mask, "token_type_ids": line.type_ids}
+        np.savez(folder / f"{i:06}.npz", **{name: np.array([row], np.int64) for name, row in rows.items()})
+
+
 def tokenize(files: Sequence[PathLike], tokenizer: PathLike, encoding: str = "utf-8") -> Tuple[Ids, List[int], List[int]]:
     """The token ids of the files' texts, one text after the other; the special tokens that the tokenizer puts before a text, and
     those behind it."""
     import numpy as np
 
-    try:
-        import tokenizers
-    except ImportError as error:
-        raise UnsupportedError("texts need the package tokenizers: pip install \"bitpress[text]\"") from error
-    path = existing(tokenizer, "tokenizer")
-    try:
-        model = tokenizers.Tokenizer.from_file(str(path))
-    except Exception as error:  # the library raises nothing more special
-        raise InvalidArgumentError(f"{path}: this is no tokenizer.json: {error}") from error
+    model = tokenizer_of(tokenizer)
     model.no_truncation()
-    model.no_padding()
     ids: List[int] = []
     for file in files:
-        path = existing(file, "text")
-        try:
-            text = path.read_text(encoding=encoding)
-        except UnicodeDecodeError as error:
-            raise InvalidArgumentError(f"{path}: byte {error.start} is not {encoding}; say which encoding the text has, such as latin-1") from error
-        except LookupError as error:
-            raise InvalidArgumentError(f"there is no encoding '{encoding}'") from error
-        except OSError as error:
-            raise InvalidArgumentError(f"{path}: {error.strerror}") from error
-        ids += model.encode(text, add_special_tokens=False).ids
+        ids += model.encode(read(file, encoding), add_special_tokens=False).ids
     # A letter shows where special tokens stand: those of an empty text could be before it or behind it.
     plain, whole = (model.encode("a", add_special_tokens=special).ids for special in (False, True))
     begin = next((i for i in range(len(whole) - len(plain) + 1) if whole[i:i + len(plain)] == plain), 0)
@@ -140,10 +168,14 @@ def main() -> int:
     parser.add_argument("files", nargs="+")
     parser.add_argument("--tokenizer", required=True)
     parser.add_argument("--encoding", default="utf-8")
-    parser.add_argument("--ids", required=True)
-    parser.add_argument("--special", required=True)
+    parser.add_argument("--ids")
+    parser.add_argument("--special")
+    parser.add_argument("--lines")
     arguments = parser.parse_args()
     try:
+        if arguments.lines:
+            write_lines(arguments.files, arguments.tokenizer, arguments.encoding, Path(arguments.lines))
+            return 0
         ids, prefix, suffix = tokenize(arguments.files, arguments.tokenizer, arguments.encoding)
         np.save(arguments.ids, ids)
         Path(arguments.special).write_text(json.dumps({"prefix": prefix, "suffix": suffix}), encoding="utf-8")

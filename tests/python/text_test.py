@@ -10,8 +10,10 @@ import models
 import numpy as np
 import pytest
 from locations import PACKAGE
+from onnx import TensorProto, helper, numpy_helper
 
 import bitpress
+from bitpress._text import write_lines
 
 WORDS = [f"w{i}" for i in range(decoder.VOCABULARY - 3)]
 
@@ -113,3 +115,31 @@ def test_the_command_reads_texts(float_path, text, tokenizer, tmp_path):
     assert json.loads((tmp_path / "report.json").read_text())["num_samples"] == 10
     result = run("evaluate", float_path, "--text", text, "--tokenizer", tokenizer)
     assert result.returncode == 1 and "is not utf-8; say which encoding" in result.stderr and len(result.stderr.splitlines()) == 1
+
+
+def test_lines_are_sentences_of_an_encoder(tokenizer, tmp_path):
+    """The samples are the lines with their special tokens, cut where the tokenizer says, and no padding."""
+    special = json.loads(tokenizer.read_text())
+    special["truncation"] = {"direction": "Right", "max_length": 4, "strategy": "LongestFirst", "stride": 0}
+    tokenizer.write_text(json.dumps(special))
+    lines = tmp_path / "lines.txt"
+    lines.write_text("w1 w2 w3\n\nw4\nw5 w6 w7 w8 w9\n")
+    weights = np.random.default_rng(1).standard_normal((decoder.VOCABULARY, 8)).astype(np.float32)
+    nodes = [helper.make_node("Gather", ["table", "input_ids"], ["words"]), helper.make_node("ReduceMean", ["words"], ["sentence_embedding"], axes=[1], keepdims=0)]
+    inputs = [helper.make_tensor_value_info("input_ids", TensorProto.INT64, ["batch", "length"])]
+    outputs = [helper.make_tensor_value_info("sentence_embedding", TensorProto.FLOAT, ["batch", 8])]
+    graph = helper.make_graph(nodes, "encoder", inputs, outputs, [numpy_helper.from_array(weights, "table")])
+    model = models.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), tmp_path / "encoder.onnx")
+    command = ["evaluate", model, "--reference", model, "--text", lines, "--lines", "--tokenizer", tokenizer, "--json", tmp_path / "report.json"]
+    result = run(*command)
+    assert result.returncode == 0, result.stderr
+    report = json.loads((tmp_path / "report.json").read_text())
+    assert report["num_samples"] == 3 and report["outputs"][0]["num_values"] == 24
+    write_lines([lines], tokenizer, "utf-8", tmp_path / "written")
+    ids = [np.load(path)["input_ids"].tolist() for path in sorted((tmp_path / "written").iterdir())]
+    assert ids == [[[2, 3, 4]], [[5]], [[6, 7, 8, 9]]]
+    result = run(*command, "--sequence", 8)
+    assert result.returncode == 1 and "with --lines each line is one" in result.stderr
+    lines.write_text("\n \n")
+    result = run(*command)
+    assert result.returncode == 1 and "no line that is not empty" in result.stderr
