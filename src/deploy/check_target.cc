@@ -5,6 +5,7 @@
 #include <cmath>
 #include <new>
 #include <optional>
+#include <set>
 #include <string_view>
 #include <utility>
 
@@ -175,23 +176,32 @@ std::map<std::string, size_t> LibraryOperators(const Model& model) {
   return counts;
 }
 
-// Returns whether MadeUp depends on the length.
-bool HasUnknownLength(const runtime::ValueDescription& input) {
-  return input.dims.size() > 1 &&
-         std::any_of(input.dims.begin() + 1, input.dims.end(), [](int64_t dim) { return dim < 1; });
+// The sizes of unknown dimensions: the first of an input, which counts samples, or steps of time
+// where there are one or two dimensions, and the others.
+struct MadeUpSize {
+  int64_t first = 1, length = 1;
+};
+constexpr auto kMadeUpSizes = std::to_array<MadeUpSize>(
+    {{1, 1}, {1, 32}, {1, 128}, {1, 256}, {32, 32}, {128, 128}, {256, 256}});
+
+std::vector<int64_t> DimsOf(const runtime::ValueDescription& input, const MadeUpSize& size) {
+  constexpr size_t kMostOfSteps = 2;
+  const int64_t first = input.dims.size() <= kMostOfSteps ? size.first : 1;
+  std::vector<int64_t> dims;
+  for (const int64_t dim : input.dims) {
+    dims.push_back(dim >= 1 ? dim : dims.empty() ? first : size.length);
+  }
+  return dims;
 }
 
 // Returns a tensor of zeros for integers, which may be indices or masks, and of noise around zero
-// for floats. Of the dimensions that are unknown the first, which counts samples, becomes 1, and
-// others the length.
-Tensor MadeUp(const runtime::ValueDescription& input, int64_t length) {
+// for floats.
+Tensor MadeUp(DataType type, std::vector<int64_t> dims) {
   Tensor tensor;
-  tensor.type = input.type;
-  for (const int64_t dim : input.dims) {
-    tensor.dims.push_back(dim >= 1 ? dim : tensor.dims.empty() ? 1 : length);
-  }
-  tensor.bytes.resize(NumBytes(input.type, tensor.num_elements()));
-  if (input.type == DataType::kFloat) {
+  tensor.type = type;
+  tensor.dims = std::move(dims);
+  tensor.bytes.resize(NumBytes(type, tensor.num_elements()));
+  if (type == DataType::kFloat) {
     const std::span<float> values = tensor.values<float>();
     for (size_t i = 0; i < values.size(); ++i) {
       values[i] = static_cast<float>(std::sin(static_cast<double>(i) * 12.9898));
@@ -311,22 +321,25 @@ class TargetCheck {
   }
 
   // Runs a made-up sample. A photo of one pixel ends in a convolution that needs more of them, so
-  // unknown lengths grow until the model runs; if it never does, the first error counts.
+  // unknown sizes grow until the model runs; if it never does, the first error counts.
   std::vector<Tensor> RunMadeUp() {
-    constexpr std::array<int64_t, 4> kLengths = {1, 32, 128, 256};
     const std::vector<runtime::ValueDescription> inputs = runs_.session->inputs();
-    const bool may_grow = std::ranges::any_of(inputs, HasUnknownLength);
     std::optional<Error> first;
-    for (const int64_t length : kLengths) {
+    std::set<std::vector<std::vector<int64_t>>> tried;
+    for (const MadeUpSize& size : kMadeUpSizes) {
+      std::vector<std::vector<int64_t>> dims;
+      for (const auto& input : inputs) dims.push_back(DimsOf(input, size));
+      if (!tried.insert(dims).second) continue;
       runs_.made_up.clear();
-      for (const auto& input : inputs) runs_.made_up.push_back(MadeUp(input, length));
+      for (size_t i = 0; i < inputs.size(); ++i) {
+        runs_.made_up.push_back(MadeUp(inputs[i].type, dims[i]));
+      }
       try {
         return runs_.session->Run(runs_.made_up);
       } catch (const Error& error) {
         if (!first) first = error;
         runs_.session = Open();  // whose profile has no half runs
       }
-      if (!may_grow) break;
     }
     throw *first;
   }

@@ -1,5 +1,6 @@
 #include "evaluate/class_scores.h"
 
+#include <algorithm>
 #include <cstdint>
 
 #include "base/error.h"
@@ -22,11 +23,18 @@ bool HasProbabilities(const Output& output, size_t num_rows) {
   return true;
 }
 
+// A softmax of numbers that differ by hundreds is the largest one alone.
+bool MayBeScores(const Output& output) {
+  constexpr double kMostSpread = 200;
+  const auto [least, most] = std::ranges::minmax(output.values);
+  return !(most - least > kMostSpread);
+}
+
 }  // namespace
 
 std::optional<size_t> FindClassOutput(const Contender& model,
                                       const std::vector<const Output*>& outputs, size_t batch_size,
-                                      const std::string& name) {
+                                      const std::string& name, bool has_labels) {
   const auto& descriptions = model.outputs();
   std::optional<size_t> first;
   for (size_t i = 0; i < outputs.size(); ++i) {
@@ -37,7 +45,7 @@ std::optional<size_t> FindClassOutput(const Contender& model,
     }
     // The four numbers of a box have the shape of four classes, and may come before the classes.
     if (!name.empty() || HasProbabilities(*outputs[i], batch_size)) return i;
-    if (!first) first = i;
+    if (!first && (has_labels || MayBeScores(*outputs[i]))) first = i;
   }
   if (name.empty()) return first;
   std::vector<std::string> names;

@@ -35,9 +35,10 @@ struct Counted {
   EvaluationState batch;                 // of the batch that runs
   std::optional<LanguageSums> language;  // if there are logits
   data::Failures failures{0};
-  std::optional<size_t> class_index;  // index of the model's output with the class scores
-  std::optional<size_t> logits;       // index of the model's output with the logits of tokens
-  std::vector<int64_t> prompt;        // tokens of the first sample
+  std::optional<size_t> class_index;   // index of the model's output with the class scores
+  std::optional<int64_t> num_classes;  // of that output in the first batch
+  std::optional<size_t> logits;        // index of the model's output with the logits of tokens
+  std::vector<int64_t> prompt;         // tokens of the first sample
   uint64_t num_prompt_tokens = 0;
   size_t largest_batch = 0;    // samples
   std::vector<double> ratios;  // of the times of both models
@@ -196,8 +197,10 @@ class Evaluator::Impl {
       for (size_t i = 0; i < outputs.size(); ++i) {
         exact.push_back(reference_ ? &wanted[match_[i]] : &outputs[i]);
       }
-      counted_.class_index = FindClassOutput(model_, exact, size, options_.class_output);
+      counted_.class_index =
+          FindClassOutput(model_, exact, size, options_.class_output, !batch.labels.empty());
     }
+    LeaveStepsOut(outputs, !batch.labels.empty());
     CountNonfinite(outputs, batch.num_samples, size);
     if (reference_) Compare(outputs, wanted, batch.num_samples, size);
     if (counted_.class_index) {
@@ -208,6 +211,17 @@ class Evaluator::Impl {
     if (is_timed_) MeasureTask(batch, inputs, outputs, wanted, size);
     counted_.batch.num_samples = batch.num_samples;
     AddBatch();
+  }
+
+  // Outputs whose length changes from sample to sample are steps of time, and no scores of classes.
+  void LeaveStepsOut(const std::vector<Output>& outputs, bool has_labels) {
+    if (!counted_.class_index || !options_.class_output.empty() || has_labels) return;
+    const int64_t num_classes = outputs[*counted_.class_index].dims[1];
+    if (!counted_.num_classes) counted_.num_classes = num_classes;
+    if (counted_.num_classes == num_classes) return;
+    counted_.class_index.reset();
+    counted_.state.agreements = {};
+    counted_.state.expected = {};
   }
 
   // Runs both models, the reference only where its run is not known.

@@ -266,6 +266,17 @@ TEST(Evaluate, ProbabilitiesAreClassesRatherThanNumbersBeforeThem) {
   EXPECT_EQ(Evaluate(options, source).class_output, "box");
 }
 
+TEST(Evaluate, NumbersThatDifferByHundredsAreNoScoresWithoutLabels) {
+  const Rows pitches = {{440, 0, 220, 50}, {110, 441, 0, 1}};
+  RowSource source({pitches});
+  EXPECT_EQ(Evaluate(Options("identity", "identity"), source).class_output, "");
+  RowSource labelled({pitches}, {0, 1});
+  EXPECT_EQ(Evaluate(Options("identity"), labelled).class_output, "scores");
+  EvaluateOptions options = Options("identity");
+  options.class_output = "scores";
+  EXPECT_EQ(Evaluate(options, source).class_output, "scores");
+}
+
 TEST(Evaluate, FileSizesCountExternalData) {
   RowSource source({kRows});
   const EvaluationReport report = Evaluate(Options("external", "identity"), source);

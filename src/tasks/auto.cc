@@ -211,19 +211,30 @@ class AutoRun {
     }
   }
 
-  // Says if so few samples were counted that the tolerable loss is less than one of them.
+  // Returns what the measure counts and how many there are: {"boxes", 20}; none: it counts nothing.
+  std::pair<std::string, size_t> Counted(const evaluate::EvaluationReport& evaluation) const {
+    if (report_.measure == "agreement") return {"samples", evaluation.num_samples};
+    if (report_.measure == "top-1") return {"samples", evaluation.num_labelled};
+    if (!evaluation.task || report_.measure != evaluation.task->loss_name) return {};
+    for (const evaluate::TaskFigure& figure : evaluation.task->figures) {
+      if (figure.name != "boxes") continue;
+      return {"boxes", static_cast<size_t>(figure.reference.value_or(0))};
+    }
+    return {};
+  }
+
+  // Says if so few things were counted that the tolerable loss is less than one of them.
   void TellResolution() {
     const auto& evaluation = report_.trials[*best_].evaluation;
-    const bool is_counted = report_.measure == "agreement" || report_.measure == "top-1";
-    if (!evaluation || !is_counted) return;
-    const size_t count =
-        report_.measure == "top-1" ? evaluation->num_labelled : evaluation->num_samples;
-    const double one = 1 / static_cast<double>(std::max<size_t>(1, count));
+    if (!evaluation) return;
+    const auto [what, count] = Counted(*evaluation);
+    if (count == 0) return;
+    const double one = 1 / static_cast<double>(count);
     if (report_.goals.limits.loss.value_or(1) >= one) return;
     report_.notes.push_back(fmt::format(
-        "one of {} is {:.2g} %, more than the loss that is allowed: measure on more, or "
+        "one of {} {} is {:.2g} %, more than the loss that is allowed: measure on more, or "
         "allow more",
-        WithNoun(count, "sample"), 100 * one));
+        count, what, 100 * one));
   }
 
   // Says if the measure of the task had nothing to measure, so that another one decided.

@@ -108,7 +108,10 @@ std::string SharesLine(const QuantizeReport& report) {
 
 // Says that nothing, or not all, was left to quantize.
 void WarnOfNothing(const QuantizeReport& report, std::vector<Warning>& warnings) {
-  const bool is_changed = IsAnythingQuantized(report) || report.rewritten.narrowed;
+  const auto& narrowed = report.rewritten.narrowed;
+  const bool is_narrowed =
+      narrowed && narrowed->num_half_nodes + narrowed->constants.num_constants > 0;
+  const bool is_changed = IsAnythingQuantized(report) || is_narrowed;
   if (!report.already_quantized.empty()) {
     warnings.push_back({is_changed ? "left_float" : "nothing_quantized",
                         fmt::format("{}the model is already quantized: {}; {}",

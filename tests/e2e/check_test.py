@@ -96,6 +96,14 @@ def test_a_made_up_sample_may_not_suit(tmp_path, bitpress):
     report = json.loads(bitpress.ok("check", tmp_path / "q.onnx", "--json", "-"))
     assert report["is_run"] and report["is_made_up"]
     assert sum(report["work"].values()) == 2 * 3 * 5 * (32 - 4)
+    # Steps of time may come first, too.
+    nodes = [helper.make_node("Transpose", ["x"], ["t"], "turn"), helper.make_node("Unsqueeze", ["t", "zero"], ["u"], "unsqueeze"),
+             helper.make_node("Conv", ["u", "w"], ["y"], "conv")]
+    graph = helper.make_graph(nodes, "g", [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["T", 3])],
+                              [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)], [weight, numpy_helper.from_array(np.array([0]), "zero")])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), tmp_path / "steps.onnx")
+    report = json.loads(bitpress.ok("check", tmp_path / "steps.onnx", "--json", "-"))
+    assert report["is_run"] and sum(report["work"].values()) == 2 * 3 * 5 * (32 - 4)
     # The product needs 48 columns, which nothing says.
     node = helper.make_node("MatMul", ["x", "w"], ["y"], "product")
     graph = helper.make_graph([node], "g", [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["N", "T"])],

@@ -173,3 +173,13 @@ def test_a_product_with_scales_of_float16_is_not_simulated(kind, tmp_path, bitpr
     np.save(tmp_path / "data" / "0.npy", np.ones((1, 8), np.float16))
     processor = report(bitpress, tmp_path, path, "--data", tmp_path / "data", "--processor", kind)["processor"]
     assert len(processor["not_simulated"]) == 1 and "QLinearMatMul" in processor["not_simulated"][0]
+
+
+def test_steps_of_time_are_no_classes(tmp_path, bitpress):
+    """The outputs have a number for each step, and the samples have different numbers of steps."""
+    node = helper.make_node("Mul", ["x", "half"], ["y"], name="half")
+    model = models.save(models.make_model([node], [("x", ["N", "T"])], [("y", ["N", "T"])], {"half": np.float32(0.5)}), tmp_path / "steps.onnx")
+    rng = np.random.default_rng(2)
+    data = models.save_arrays(tmp_path / "samples", [rng.standard_normal((1, length)).astype(np.float32) for length in (6, 6, 7)])
+    result = report(bitpress, tmp_path, model, "--reference", model, "--data", data)
+    assert result["num_samples"] == 3 and result["class_output"] is None and result["agreement"] is None and result["expected_top1"] is None

@@ -95,3 +95,12 @@ def test_a_lookup_is_no_product(tmp_path, bitpress):
     onnx.checker.check_model(model)
     text, _ = verdict_of(bitpress, tmp_path, save(model, tmp_path / "m.onnx"), "--config", "INT4_WEIGHTS", "--set", "embeddings=int4")
     assert "products" not in text and re.search(r"^  constants: \d\d\d? %", text, re.MULTILINE)
+
+
+def test_a_model_without_floats_is_not_narrowed(tmp_path, bitpress):
+    node = helper.make_node("Add", ["x", "x"], ["y"], "twice")
+    graph = helper.make_graph([node], "g", [helper.make_tensor_value_info("x", TensorProto.DOUBLE, ["N", 4])],
+                              [helper.make_tensor_value_info("y", TensorProto.DOUBLE, ["N", 4])])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), tmp_path / "m.onnx")
+    text = bitpress.checking.ok("quantize", tmp_path / "m.onnx", "-o", tmp_path / "q.onnx", "--config", "FP16")
+    assert "nothing was quantized" in text and "deploy the given model" in text
