@@ -64,8 +64,8 @@ bool NamesNoClass(std::span<const double> row) {
   return most * static_cast<double>(row.size()) < kTimesChance;
 }
 
-// Scores of the classes at each step of a text, as CTC has them.
-bool IsText(const TaskInterface& interface, const Output& output) {
+// Shares of the classes at each step, or their logarithms.
+bool HasSharesAtSteps(const TaskInterface& interface, const Output& output) {
   constexpr int64_t kLeastClasses = 26;
   if (interface.reads_tokens || output.dims.size() != 3 || output.dims[2] < kLeastClasses) {
     return false;
@@ -73,6 +73,21 @@ bool IsText(const TaskInterface& interface, const Output& output) {
   const auto size = static_cast<size_t>(output.dims[2]);
   return EachRow(output.values, size, AreProbabilities) ||
          EachRow(output.values, size, IsLogOfShares);
+}
+
+// Scores of the characters at each step of a text, as CTC has them: most steps are sure of one, or
+// of the blank. Shares of the states of speech are not.
+bool IsText(const TaskInterface& interface, const Output& output) {
+  constexpr double kLeastSure = 0.85;
+  if (!HasSharesAtSteps(interface, output)) return false;
+  const auto size = static_cast<size_t>(output.dims[2]);
+  const size_t num_steps = output.values.size() / size;
+  double sure = 0;
+  for (size_t i = 0; i < num_steps; ++i) {
+    const double most = std::ranges::max(output.Row(i, num_steps));
+    sure += most > 0 ? most : std::exp(most);
+  }
+  return sure >= kLeastSure * static_cast<double>(num_steps);
 }
 
 bool IsEmbedding(const TaskInterface& interface, const Output& output, const std::string& name) {
@@ -247,11 +262,11 @@ std::unique_ptr<TaskMeter> MakeTaskMeter(const TaskSpec& spec, const TaskInterfa
            DidYouMean(layout, known));
     }
     // Shares of many classes at each step might be taken for many boxes with few fields.
-    const bool is_text = spec.task == Task::kFind &&
-                         std::ranges::any_of(interface.outputs, [&](const Output& output) {
-                           return !output.values.empty() && IsText(interface, output);
-                         });
-    if (layout.empty() && !is_text) layout = FindBoxLayout(interface);
+    const bool has_shares = spec.task == Task::kFind &&
+                            std::ranges::any_of(interface.outputs, [&](const Output& output) {
+                              return !output.values.empty() && HasSharesAtSteps(interface, output);
+                            });
+    if (layout.empty() && !has_shares) layout = FindBoxLayout(interface);
     if (!layout.empty()) {
       TaskSpec fitted = spec;
       if (!interface.hints.fit.empty()) fitted.settings.emplace("fit", interface.hints.fit);

@@ -318,8 +318,14 @@ TEST(Task, IsFoundFromTheOutputs) {
   EXPECT_EQ(TaskFound(InterfaceOf({1, 64}, features)), "embedding");
   features[7] = 3;
   EXPECT_EQ(TaskFound(InterfaceOf({1, 64}, features)), "none");
-  EXPECT_EQ(TaskFound(InterfaceOf({1, 4, 50}, Values(200, 0.02))), "text");
-  EXPECT_EQ(TaskFound(InterfaceOf({1, 6, 200}, Values(1200, 0.005))), "text");
+  // Steps that are sure of a character are a text, in shares and in their logarithms.
+  Values steps(200, 0), logs(200, -20);
+  for (size_t i = 0; i < 200; i += 50) steps[i] = 1;
+  for (size_t i = 0; i < 200; i += 50) logs[i] = 0;
+  EXPECT_EQ(TaskFound(InterfaceOf({1, 4, 50}, steps)), "text");
+  EXPECT_EQ(TaskFound(InterfaceOf({1, 4, 50}, logs)), "text");
+  EXPECT_EQ(TaskFound(InterfaceOf({1, 4, 50}, Values(200, 0.02))), "none");
+  EXPECT_EQ(TaskFound(InterfaceOf({1, 6, 200}, Values(1200, 0.005))), "none");
   EXPECT_EQ(TaskFound(InterfaceOf({1, 6, 200}, Values(1200, 0.5))), "detection");
   EXPECT_EQ(TaskFound(InterfaceOf({1, 200, 6}, Values(1200, 1))), "detection");
   // It has as many rows as an image of 128x64 pixels has cells. Sizes are logarithms, below 0.
