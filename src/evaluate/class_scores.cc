@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <set>
 
 #include "base/error.h"
 #include "base/paths.h"
@@ -36,6 +37,11 @@ std::optional<size_t> FindClassOutput(const Contender& model,
                                       const std::vector<const Output*>& outputs, size_t batch_size,
                                       const std::string& name, bool has_labels) {
   const auto& descriptions = model.outputs();
+  std::set<int64_t> steps;  // numbers of columns that are no classes
+  for (const Output* const output : outputs) {
+    const bool is_other = output->HasClassScores(batch_size) && !MayBeScores(*output);
+    if (is_other && !has_labels) steps.insert(output->dims[1]);
+  }
   std::optional<size_t> first;
   for (size_t i = 0; i < outputs.size(); ++i) {
     if (!name.empty() && descriptions[i].name != name) continue;
@@ -45,7 +51,7 @@ std::optional<size_t> FindClassOutput(const Contender& model,
     }
     // The four numbers of a box have the shape of four classes, and may come before the classes.
     if (!name.empty() || HasProbabilities(*outputs[i], batch_size)) return i;
-    if (!first && (has_labels || MayBeScores(*outputs[i]))) first = i;
+    if (!first && !steps.contains(outputs[i]->dims[1])) first = i;
   }
   if (name.empty()) return first;
   std::vector<std::string> names;

@@ -270,6 +270,9 @@ TEST(Evaluate, NumbersThatDifferByHundredsAreNoScoresWithoutLabels) {
   const Rows pitches = {{440, 0, 220, 50}, {110, 441, 0, 1}};
   RowSource source({pitches});
   EXPECT_EQ(Evaluate(Options("identity", "identity"), source).class_output, "");
+  EXPECT_EQ(Evaluate(Options("steps", "steps"), source).class_output, "");
+  RowSource scores({kRows});
+  EXPECT_EQ(Evaluate(Options("steps", "steps"), scores).class_output, "sure");
   RowSource labelled({pitches}, {0, 1});
   EXPECT_EQ(Evaluate(Options("identity"), labelled).class_output, "scores");
   EvaluateOptions options = Options("identity");

@@ -60,6 +60,8 @@ def main():
     save("features", [node("Reshape", ["x", "shape"], ["features"])], scores_in, outputs[:1], shape)
     # The numbers of a box before the probabilities of classes.
     save("box", [node("Neg", ["x"], ["box"]), node("Softmax", ["x"], ["classes"])], scores_in, [("box", ["N", 4]), ("classes", ["N", 4])])
+    # How sure the model is at each step, before what it finds there.
+    save("steps", [node("Sigmoid", ["x"], ["sure"]), node("Identity", ["x"], ["found"])], scores_in, [("sure", ["N", 4]), ("found", ["N", 4])])
     # With external data: 2 x 16 bytes.
     save("external", [node("Mul", ["x", "ones"], ["y"]), node("Mul", ["y", "more_ones"], ["scores"])], scores_in, scores_out,
          [("ones", np.ones(4, np.float32)), ("more_ones", np.ones(4, np.float32))], external=True)
