@@ -115,20 +115,25 @@ bool RowsBelongTogether(const graph::Model& model, const RunOptions& run) {
     return false;
   }
   try {
-    data::SampleSpec first = run.samples.First(kRows);
+    data::SampleSpec first = run.samples.First(1);
     first.shard = {};
     data::SourceOptions options = data::ToSourceOptions(first, model);
     options.num_threads = 1;
     options.kept = nullptr;  // it is not known yet how the items are read
-    const std::optional<data::Batch> rows = data::OpenSource(options)->Next(kRows);
-    const bool are_rows = rows && rows->HasRows() && rows->num_samples > 0 &&
-                          rows->failed.empty() && rows->labels.empty() && AreOfOneItem(rows->names);
-    if (!are_rows) return false;
+    const std::optional<data::Batch> row = data::OpenSource(options)->Next(1);
+    const bool is_row = row && row->HasRows() && row->failed.empty() && row->labels.empty() &&
+                        row->names.front().ends_with(']');
+    if (!is_row) return false;
     runtime::Session session = runtime::Session::FromModel(
         model, {.num_threads = 1, .optimization = runtime::Optimization::kNone});
-    if (RunOnce(session, rows->Rows(0, 1).inputs)) {
-      const bool may_change = rows->num_samples == kRows && MayHoldOneThing(model);
-      if (!may_change || !ChangeEachOther(session, *rows)) return false;
+    if (RunOnce(session, row->inputs)) {
+      if (!MayHoldOneThing(model)) return false;
+      options.limit = kRows;
+      const std::optional<data::Batch> rows = data::OpenSource(options)->Next(kRows);
+      const bool are_rows =
+          rows && rows->num_samples == kRows && rows->failed.empty() && AreOfOneItem(rows->names);
+      if (!are_rows || !ChangeEachOther(session, *rows)) return false;
+      options.limit = 1;
     }
     options.use_whole_items = true;
     const std::optional<data::Batch> item = data::OpenSource(options)->Next(1);
