@@ -1,7 +1,7 @@
-// Fuzzes the readers of the smaller files that users give: arrays, tensors, plans, and the files in
-// which statistics, evaluations, moments and journals lie. The first byte chooses the reader. A
-// reader may only succeed or throw Error. Files that add up are added up, and their sum must be
-// readable.
+// Fuzzes the readers of the smaller files that users give: arrays, tensors, plans, weights that
+// others quantized, and the files in which statistics, evaluations, moments and journals lie. The
+// first byte chooses the reader. A reader may only succeed or throw Error. Files that add up are
+// added up, and their sum must be readable.
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -14,6 +14,7 @@
 
 #include "base/atomic_file.h"
 #include "base/error.h"
+#include "base/fields_json.h"
 #include "base/thread_pool.h"
 #include "calibrate/calibration_file.h"
 #include "data/array_file.h"
@@ -23,6 +24,7 @@
 #include "finetune/moments_file.h"
 #include "fuzz/temporary_folder.h"
 #include "graph/model.h"
+#include "interop/weights_file.h"
 #include "plan/quant_plan.h"
 #include "search/goals.h"
 #include "search/journal.h"
@@ -63,7 +65,7 @@ auto MustSucceed(const Function& read) {
 }
 
 void ReadNpy(const fs::path& path) {
-  const data::NpyFile file(path);
+  data::NpyFile file(path);
   file.Read();
   if (!file.header().dims.empty() && file.header().dims[0] > 0) file.ReadRows(0, 1);
 }
@@ -153,8 +155,23 @@ void ReadMeasured(std::string_view bytes) {
     try {
       journal.Find(name, search::LayerLossFromJson);
     } catch (const Error&) {  // it is a measurement of all layers
-      journal.Find(name, search::MeasurementFromJson);
+      journal.Find(name, FieldsFromJson<search::Measurement>);
     }
+  }
+}
+
+// Reads every weight, as its rows are when they are joined with others.
+void ReadWeights(std::string_view bytes, const char* name) {
+  const fs::path path = PathOf(name);
+  std::ofstream(path, std::ios::binary)
+      .write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
+  const auto file = interop::OpenWeightsFile(path);
+  for (const auto& [place, tensor] : file->tensors()) {
+    const interop::FileWeight weight = file->Read(tensor);
+    interop::JoinRows({weight, weight});
+    std::vector<float> values(static_cast<size_t>(weight.row_length));
+    weight.DecodeRow(weight.num_rows - 1, values);
+    weight.AddOffsets(weight.num_rows - 1, values);
   }
 }
 
@@ -181,6 +198,10 @@ void Run(std::string_view bytes) {
       return ReadLearned(rest);
     case 's':
       return ReadMeasured(rest);
+    case 'g':
+      return ReadWeights(rest, "weights.gguf");
+    case 't':
+      return ReadWeights(rest, "weights.safetensors");
   }
 }
 

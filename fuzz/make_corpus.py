@@ -2,11 +2,14 @@
 seed gives the same bytes; packed models are made by the program itself."""
 
 import io
+import json
+import struct
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
+import gguf
 import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
@@ -211,10 +214,36 @@ def write_states(program, models, folder, temporary):
         (folder / name).write_bytes(kind.encode() + (temporary / name).read_bytes())
 
 
+def write_weights(folder):
+    """Writes a GGUF file with a few types of blocks, and tensors of GPTQ, both small."""
+    rng = np.random.default_rng(1)
+    with tempfile.TemporaryDirectory() as name:
+        writer = gguf.GGUFWriter(Path(name) / "weights.gguf", "llama")
+        writer.add_head_count(2)
+        for i, kind in enumerate(("Q4_1", "Q4_K", "Q6_K", "MXFP4")):
+            kind = gguf.GGMLQuantizationType[kind]
+            _, size = gguf.GGML_QUANT_SIZES[kind]
+            writer.add_tensor(f"blk.{i}.attn_q.weight", rng.integers(0, 60, (4, size), np.uint8), raw_dtype=kind)
+        writer.write_header_to_file()
+        writer.write_kv_data_to_file()
+        writer.write_tensors_to_file()
+        writer.close()
+        (folder / "weights.gguf").write_bytes(b"g" + (Path(name) / "weights.gguf").read_bytes())
+    header, parts, offset = {}, [], 0
+    for name, kind, shape in (("qweight", "I32", (4, 8)), ("qzeros", "I32", (2, 1)), ("scales", "F16", (2, 8)), ("g_idx", "I32", (32,))):
+        part = np.zeros(shape, np.int32 if kind == "I32" else np.float16)
+        header[f"lm_head.{name}"] = {"dtype": kind, "shape": shape, "data_offsets": [offset, offset + part.nbytes]}
+        offset += part.nbytes
+        parts.append(part.tobytes())
+    head = json.dumps(header).encode()
+    (folder / "weights.safetensors").write_bytes(b"t" + struct.pack("<Q", len(head)) + head + b"".join(parts))
+
+
 if __name__ == "__main__":
     program, folder = Path(sys.argv[1]).resolve(), Path(sys.argv[2])
     write_models(program, folder / "model")
     write_inputs(folder / "input")
+    write_weights(folder / "input")
     write_plan(program, folder / "model", folder / "input")
     with tempfile.TemporaryDirectory() as name:
         write_states(program, folder.resolve() / "model", folder / "input", Path(name))

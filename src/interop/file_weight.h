@@ -3,6 +3,7 @@
 // and reordered without touching a code. Plain data; pure functions.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -41,8 +42,8 @@ struct FileWeight {
   formats::QParams Params(int64_t row, int64_t block) const;
 };
 
-// Cuts blocks into smaller ones with the same scale. REQUIRES: block_size divides weight.block_size,
-// or the weight has one block in a row and block_size divides that.
+// Cuts blocks into smaller ones with the same scale. REQUIRES: block_size divides
+// weight.block_size, or the weight has one block in a row and block_size divides that.
 void CutBlocks(FileWeight& weight, int64_t block_size);
 
 // Returns the rows in another order: row i of the result is order[i].
@@ -52,6 +53,10 @@ FileWeight WithRows(const FileWeight& weight, std::span<const int64_t> order);
 // Weights whose codes no format holds together become floats, and `why_rounded` says so. REQUIRES:
 // there is one, and all rows are equally long.
 FileWeight JoinRows(std::vector<FileWeight> parts);
+
+// The elements of FLOAT4E2M1 in halves, by their four bits.
+inline constexpr std::array<int16_t, 16> kE2M1Halves = {0, 1,  2,  3,  4,  6,  8,  12,
+                                                        0, -1, -2, -3, -4, -6, -8, -12};
 
 // Return the exact values of 16-bit floats.
 float FloatOfHalf(uint16_t half);

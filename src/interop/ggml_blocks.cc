@@ -84,13 +84,11 @@ void DecodeIQ4_XS(const uint8_t* bytes, int16_t* codes, float* scales, float*) {
   }
 }
 
-// Halves of FLOAT4E2M1, and the scale of one half.
-constexpr std::array<int16_t, 16> kHalves = {0, 1,  2,  3,  4,  6,  8,  12,
-                                             0, -1, -2, -3, -4, -6, -8, -12};
-
+// The scale is that of one half.
 void DecodeMxfp4(const uint8_t* bytes, int16_t* codes, float* scales, float*) {
   scales[0] = std::ldexp(1.0F, static_cast<int>(bytes[0]) - 128);
-  Nibbles(bytes + 1, codes, [](int nibble, int) { return kHalves[static_cast<size_t>(nibble)]; });
+  Nibbles(bytes + 1, codes,
+          [](int nibble, int) { return kE2M1Halves[static_cast<size_t>(nibble)]; });
 }
 
 // Element `i` of 256 has two bits in byte i % 32 of its half, the first 32 the lowest ones.

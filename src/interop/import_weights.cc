@@ -49,6 +49,12 @@ class ModelRows {
   }
   int64_t num_rows() const { return num_rows_; }
   int64_t length() const { return length_; }
+  // Returns a vector as a matrix of one column.
+  ModelRows AsColumn() const {
+    ModelRows column = *this;
+    std::swap(column.num_rows_, column.length_);
+    return column;
+  }
   float At(int64_t row, int64_t i) const {
     return values_[static_cast<size_t>(is_transposed_ ? i * num_rows_ + row : row * length_ + i)];
   }
@@ -140,7 +146,7 @@ class Importer {
         const std::string& value = node.input(input);
         if (value.empty() || !model_.IsInitializer(value) || model_.IsDeferred(value)) continue;
         const graph::InitializerView view = model_.Initializer(value);
-        if (view.type != DataType::kFloat || view.dims.empty() || view.dims.size() > 2) continue;
+        if (!IsFloat(view.type) || view.dims.empty() || view.dims.size() > 2) continue;
         if (known.contains(value)) continue;
         bool is_transposed = false;
         const bool is_matrix = view.dims.size() == 2 && ReadsMatrix(node, input, is_transposed);
@@ -150,6 +156,7 @@ class Importer {
           const std::optional<ops::LayerPlace> role = roles.Of(node);
           if (!place && role) place = PlaceOfRole(*role);
           if (!place) {
+            known.insert(value);
             result_.report.not_in_file.push_back(value);
             continue;
           }
@@ -157,6 +164,12 @@ class Importer {
         } else if (!place || view.dims.size() != 1 ||
                    !(value.ends_with(".weight") || place->is_bias)) {
           continue;
+        }
+        if (view.type != DataType::kFloat) {
+          Fail(ErrorCode::kUnsupported,
+               "the model's weight '{}' is {}: give the network in float32, into which the codes "
+               "are put",
+               value, DataTypeName(view.type));
         }
         known.insert(value);
         targets.push_back({value, std::move(*place), is_transposed});
@@ -169,8 +182,8 @@ class Importer {
   // has nothing for it. A tied head is the table of embeddings.
   std::vector<std::string> SourcesOf(const Target& target) const {
     const auto& tensors = file_.tensors();
-    if (const auto whole = tensors.find(target.place); whole != tensors.end())
-      return {whole->second};
+    const auto whole = tensors.find(target.place);
+    if (whole != tensors.end()) return {whole->second};
     TensorPlace place = target.place;
     if (place.part == "lm_head") place.part = "embed_tokens";
     std::vector<std::string> names, missing;
@@ -202,28 +215,26 @@ class Importer {
   // Reads the tensors of a weight in the order of the model's rows.
   FileWeight Read(const Target& target, const std::vector<std::string>& sources) {
     const ModelRows rows(model_.Initializer(target.value), target.is_transposed);
+    const bool is_vector = !IsMatrix(target.value);
     std::vector<FileWeight> parts;
     int64_t num_rows = 0, length = 0;
+    bool are_equal = true;  // in what their sizes have to be
     for (const std::string& name : sources) {
-      parts.push_back(file_.Read(name));
+      const FileWeight& part = parts.emplace_back(file_.Read(name));
       used_.insert(name);
-      if (parts.back().num_rows == 1 && rows.num_rows() == 1) {
-        length += parts.back().row_length;  // a fused bias
-      } else {
-        length = parts.back().row_length;
-      }
-      num_rows += parts.back().num_rows;
+      num_rows = is_vector ? part.num_rows : num_rows + part.num_rows;
+      length = is_vector ? length + part.row_length : part.row_length;
+      are_equal = are_equal && (is_vector ? num_rows == 1 : length == rows.length());
     }
-    if (rows.num_rows() == 1) num_rows = 1;
-    if (num_rows != rows.num_rows() || length != rows.length()) {
+    if (!are_equal || num_rows != rows.num_rows() || length != rows.length()) {
       Fail(ErrorCode::kInvalidArgument,
            "'{}' has {} rows of {} elements in the file, but '{}' of the model {} of {}",
            fmt::join(sources, "' + '"), num_rows, length, target.value, rows.num_rows(),
            rows.length());
     }
-    if (rows.num_rows() == 1) return JoinVectors(std::move(parts));
     const std::vector<TensorPlace> places =
         sources.size() > 1 ? PartsOf(target.place) : std::vector<TensorPlace>{target.place};
+    if (is_vector) return JoinVectors(std::move(parts), places, rows);
     Likeness all;
     int64_t first = 0;
     for (size_t i = 0; i < parts.size(); ++i) {
@@ -242,11 +253,18 @@ class Importer {
     return JoinRows(std::move(parts));
   }
 
-  static FileWeight JoinVectors(std::vector<FileWeight> parts) {
-    FileWeight joined = std::move(parts.front());
-    for (size_t i = 1; i < parts.size(); ++i) {
-      joined.floats.insert(joined.floats.end(), parts[i].floats.begin(), parts[i].floats.end());
-      joined.row_length += parts[i].row_length;
+  // Returns vectors behind each other, those of queries and keys in the order of the model's.
+  FileWeight JoinVectors(std::vector<FileWeight> parts, const std::vector<TensorPlace>& places,
+                         const ModelRows& values) {
+    FileWeight joined;
+    for (size_t i = 0; i < parts.size(); ++i) {
+      FileWeight& part = parts[i];
+      if (!part.is_float()) Fail(ErrorCode::kUnsupported, "a vector is stored in {}", part.type);
+      joined.type = part.type;
+      std::swap(part.num_rows, part.row_length);  // a column of as many rows
+      PutInOrder(part, places[i], values.AsColumn(), joined.row_length);
+      joined.floats.insert(joined.floats.end(), part.floats.begin(), part.floats.end());
+      joined.row_length += part.num_rows;
     }
     return joined;
   }
@@ -388,9 +406,6 @@ class Importer {
     const std::vector<std::string> sources = SourcesOf(target);
     if (sources.empty()) return;
     const FileWeight weight = Read(target, sources);
-    if (!weight.is_float()) {
-      Fail(ErrorCode::kUnsupported, "'{}' holds a vector in {}", sources.front(), weight.type);
-    }
     const graph::HeldInitializer given = model_.HoldInitializer(target.value);
     const std::span<const float> old(reinterpret_cast<const float*>(given.bytes.data()),
                                      weight.floats.size());
@@ -464,12 +479,12 @@ void GiveFormats(const ImportedWeights& imported, const Model& model, plan::Quan
   Apply(imported.decisions, plan);
 }
 
-void GiveScales(const ImportedWeights& imported, plan::ResolvedPlan& resolved) {
+void GiveScales(ImportedWeights imported, plan::ResolvedPlan& resolved) {
   for (const plan::TensorPlan& row : resolved.plan.tensors) {
     const auto found = imported.scales.find(row.value);
-    if (found != imported.scales.end() && row.role == plan::Role::kWeight && row.integer) {
-      resolved.weight_scales[plan::ScaleKeyOf(row)] = found->second;
-    }
+    if (found == imported.scales.end() || row.role != plan::Role::kWeight || !row.integer) continue;
+    resolved.weight_scales[plan::ScaleKeyOf(row)] = std::move(found->second);
+    imported.scales.erase(found);  // rows of one weight have one key
   }
 }
 

@@ -10,7 +10,7 @@
 // Elements that are scale * code + offset (Q4_1, Q4_K, ...) become two products: that of the codes,
 // and that of the sums of the blocks of the input with the offsets. MatMulNBits would take such
 // offsets as zero points that are floats, but decodes the weight at each run then (measured with
-// ONNX Runtime 1.31.1: 14 times the time for one row, docs/benchmarks/imported_weights.md).
+// ONNX Runtime 1.31.1: 15 to 28 times the time for one row, docs/benchmarks/imported_weights.md).
 #pragma once
 
 #include <cstddef>
@@ -91,6 +91,6 @@ ImportedWeights ImportWeights(const std::filesystem::path& path, graph::Model& m
 void GiveFormats(const ImportedWeights& imported, const graph::Model& model, plan::QuantPlan& plan);
 
 // Gives imported weights their scales.
-void GiveScales(const ImportedWeights& imported, plan::ResolvedPlan& resolved);
+void GiveScales(ImportedWeights imported, plan::ResolvedPlan& resolved);
 
 }  // namespace bitpress::interop

@@ -368,7 +368,7 @@ class SafetensorsFile : public WeightsFile {
     FileWeight weight;
     weight.num_rows = codes.rows();
     weight.row_length = codes.columns() * 2;
-    const bool is_mxfp4 = scales.type == "U8";
+    const bool is_mxfp4 = scales.type == "U8" || scales.type == "F8_E8M0";
     weight.type = is_mxfp4 ? "MXFP4" : "NVFP4";
     weight.format = is_mxfp4 ? "mxfp4_e2m1" : "int8";
     weight.block_size = is_mxfp4 ? 32 : 16;
@@ -376,11 +376,8 @@ class SafetensorsFile : public WeightsFile {
         scales.columns() != weight.num_blocks() || (!is_mxfp4 && scales.type != "F8_E4M3")) {
       FailSizes(layer);
     }
-    constexpr std::array<int16_t, 8> kHalves = {0, 1, 2, 3, 4, 6, 8, 12};
     for (int64_t i = 0; i < weight.num_rows * weight.row_length; ++i) {
-      const unsigned nibble = ByteAt(codes, i / 2) >> (i % 2 * 4) & 15U;
-      const int16_t half = kHalves[nibble & 7U];
-      weight.codes.push_back(static_cast<int16_t>(nibble < 8 ? half : -half));
+      weight.codes.push_back(kE2M1Halves[ByteAt(codes, i / 2) >> (i % 2 * 4) & 15U]);
     }
     if (is_mxfp4) {
       for (int64_t i = 0; i < scales.rows() * scales.columns(); ++i) {

@@ -79,6 +79,10 @@ std::optional<TensorPlace> PlaceOfName(std::string_view name) {
   const std::vector<std::string_view> words = Split(name);
   TensorPlace place;
   for (size_t i = 0; i < words.size(); ++i) {
+    // Other networks beside the decoder have layers of the same names.
+    for (const std::string_view other : {"vision", "visual", "audio"}) {
+      if (words[i].starts_with(other)) return std::nullopt;
+    }
     if (!place.layer && i > 0 && words[i - 1] == "layers") place.layer = NumberOf(words[i]);
     if (place.part.empty() && std::ranges::find(kParts, words[i]) != kParts.end()) {
       place.part = words[i];

@@ -281,7 +281,7 @@ ResolvedModel ResolveModel(const QuantizeOptions& given, ThreadPool& pool, Quant
   plan::ResolvedPlan resolved = WithContext(fmt::format("'{}'", PathText(options.model)), [&] {
     return Resolve(std::move(report.plan), prepared, options, pool, report);
   });
-  if (imported) interop::GiveScales(*imported, resolved);
+  if (imported) interop::GiveScales(std::move(*imported), resolved);
   return {std::move(prepared.model), std::move(resolved)};
 }
 

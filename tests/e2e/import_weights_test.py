@@ -93,7 +93,7 @@ def decoded(path):
 
         codes = unpack(values[node.input[1]], inputs)
         scales = values[node.input[2]].reshape(outputs, -1)
-        zeros = unpack(values[node.input[3]], inputs // size) if len(node.input) > 3 else np.full(scales.shape, 1 << (bits - 1))
+        zeros = unpack(values[node.input[3]], inputs // size) if len(node.input) > 3 and node.input[3] else np.full(scales.shape, 1 << (bits - 1))
         codes = codes - np.repeat(zeros, size, 1)
         name = node.input[1].removesuffix("_codes")
         offsets = values.get(f"{name}_offsets")
@@ -161,6 +161,29 @@ def test_fused_matrices_join_tensors_of_different_types(bitpress, tmp_path):
     assert report[name]["is_kept"] and report[name]["type"] == "Q4_K+Q4_0+Q6_K" and report[name]["format"] == "int8"
     codes, scales, offsets = decoded(output)[name]
     np.testing.assert_allclose(codes * scales.astype(np.float64) + offsets, floats, atol=1e-7)
+
+
+def test_biases_of_queries_get_the_order_of_the_model(bitpress, tmp_path):
+    """llama.cpp stores weight and bias of queries pair by pair."""
+    rng = np.random.default_rng(8)
+    heads, size, name = 4, 16, "model.layers.0.self_attn.q_proj"
+    floats, bias = rng.standard_normal((heads * size, HIDDEN)).astype(np.float32), rng.standard_normal(heads * size).astype(np.float32)
+
+    def pairs(values):
+        return np.ascontiguousarray(values.reshape(heads, 2, size // 2, -1).swapaxes(1, 2).reshape(values.shape))
+
+    blocks = gguf.quants.quantize(pairs(floats), Type.Q8_0)
+    source = save_gguf({"blk.0.attn_q.weight": (blocks, Type.Q8_0), "blk.0.attn_q.bias": (pairs(bias), None)}, tmp_path / "model.gguf")
+    nodes = [helper.make_node("MatMul", ["x", f"{name}.weight"], ["product"], "/model/layers.0/self_attn/q_proj/MatMul"),
+             helper.make_node("Add", [f"{name}.bias", "product"], ["y"], "/model/layers.0/self_attn/q_proj/Add")]
+    constants = {f"{name}.weight": floats.T, f"{name}.bias": bias + np.float32(0.01)}
+    path = models.save(models.make_model(nodes, [("x", ["N", HIDDEN])], [("y", ["N", heads * size])], constants), tmp_path / "model.onnx")
+    output, report, _ = convert(bitpress, path, source, tmp_path)
+    codes, scales, _ = decoded(output)[f"{name}.weight"]
+    values = gguf.quants.dequantize(blocks, Type.Q8_0)
+    assert np.array_equal(pairs((codes * scales).astype(np.float32)), values)
+    kept = {constant.name: numpy_helper.to_array(constant) for constant in onnx.load(output).graph.initializer}
+    assert np.array_equal(kept[f"{name}.bias"], bias)
 
 
 # --- checkpoints in safetensors
@@ -345,6 +368,11 @@ def test_errors_name_the_tensor(bitpress, tmp_path, written):
     assert f"'{up}' is so unlike the model's weight '{NAMES['up_proj']}.weight'" in fail(bitpress, tmp_path, model, other)
     assert "is in layer 0, which the file does not have: is it the same network?" in fail(
         bitpress, tmp_path, model, {"x.weight": (np.zeros(4, np.float32), None)})
+    half = onnx.load(model)
+    for constant in half.graph.initializer:
+        constant.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(constant).astype(np.float16), constant.name))
+    half.graph.output[0].type.tensor_type.elem_type = onnx.TensorProto.FLOAT16
+    assert "is FLOAT16: give the network in float32" in fail(bitpress, tmp_path, models.save(half, tmp_path / "half.onnx"), tensors)
     nothing = models.save(models.conv_model(), tmp_path / "nothing.onnx")
     assert "none of its 4 tensors is a weight of the model" in fail(bitpress, tmp_path, nothing, tensors)
 
