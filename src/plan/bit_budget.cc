@@ -1,6 +1,7 @@
 #include "plan/bit_budget.h"
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <optional>
 #include <set>
@@ -213,8 +214,10 @@ class Widener {
       // An operand that cannot be counted could take any part of the budget.
       if (can_widen && candidate.count > 0) candidates_.push_back(candidate);
     }
+    // Those come first that take few bits. Of layers of about one size the early ones do: what they
+    // lose, no later one gives back.
     std::ranges::stable_sort(candidates_, {}, [](const Candidate& candidate) {
-      return std::pair(candidate.layer->place, candidate.count);
+      return std::pair(candidate.layer->place, std::ilogb(candidate.count));
     });
     Widen(*narrow);
   }
@@ -268,8 +271,8 @@ class Widener {
             ? kSixBitsInShortBlocks
             : kSixBits;
     widen(six, /*is_other=*/false);
-    widen(kEightBits, /*is_other=*/false);
     widen(six, /*is_other=*/true);
+    widen(kEightBits, /*is_other=*/false);
   }
 
   void TryWiden(const FormatSpec& wide, Candidate& candidate) {

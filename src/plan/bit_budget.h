@@ -31,11 +31,12 @@ constexpr auto FieldsOf(const MeanBits*) {
 MeanBits MeanBitsOf(const QuantPlan& plan, const graph::Model& model);
 
 // Returns the rules that give layers wider formats than the configuration of `plan` does, so that
-// both means are mean_bits at most. `plan` has that configuration's formats. The first layers come
-// first (those behind no other layer), then depthwise ones, then the last ones, the small ones of
-// each first: they get 6 bits, then 8. The others get 6 bits, too, where that still fits. Layers
-// whose weight others read keep the weight's format. Throws Error(kInvalidArgument) if a format has
-// no blocks, or if mean_bits is less than the bits of a format.
+// both means are mean_bits at most. `plan` has that configuration's formats. Layers get 6 bits as
+// long as that fits: the first ones (those behind no other layer), then depthwise ones, then the
+// last ones, then the others. Of each kind the small ones come first, and of those between the same
+// powers of two the early ones. What is left gives the first three kinds 8 bits. Layers whose
+// weight others read keep the weight's format. Throws Error(kInvalidArgument) if a format has no
+// blocks, or if mean_bits is less than the bits of a format.
 std::vector<Rule> WideningRules(const QuantPlan& plan, const graph::Model& model);
 
 }  // namespace bitpress::plan

@@ -123,6 +123,20 @@ TEST(MeanBits, NetworksWithoutDepthwiseLayersWidenTheirEnds) {
               UnorderedElementsAre(Pair("x", "mxint8"), Pair("u", "mxint8")));
 }
 
+TEST(MeanBits, EarlyLayersGetSixBitsBeforeTheEndsGetEight) {
+  // 6 bits take 4096 of 19712 bits for `a`, `b` and `c` each, and 2048 for `f`.
+  const graph::Model model = ModelOf(
+      "(float[1,32] x) => (float[1,32] y)",
+      "float[32,64] a, float[64,32] b, float[32,64] c, float[64,512] d, float[512,32] e, "
+      "float[32,32] f",
+      "p = MatMul(x, a) q = MatMul(p, b) r = MatMul(q, c) s = MatMul(r, d) t = MatMul(s, e) "
+      "y = MatMul(t, f)");
+  const QuantPlan plan = PlanFor(model, "FOUR_BITS");
+  EXPECT_THAT(WiderRows(plan, Role::kWeight),
+              UnorderedElementsAre(Pair("a", "mxint8"), Pair("b", "mxfp6_e2m3"),
+                                   Pair("c", "mxfp6_e2m3"), Pair("f", "mxfp6_e2m3")));
+}
+
 TEST(MeanBits, TinyLayersKeepTheirFormatWhereNoneFits) {
   // Each layer is a third of the network, and blocks are short, so that none gets more bits.
   const graph::Model model =

@@ -213,12 +213,25 @@ Placement ResolvePlacement(const QuantConfig& config) {
 
 namespace {
 
+// Weights that learn in blocks get used to steps that are twice as large, not to what saturates.
+// Quark's operators have one choice.
+bool AvoidsSaturation(const QuantConfig& config, const FormatSpec& spec, Role role) {
+  return role == Role::kActivation && spec.element_bits == 4 && spec.has_float_elements() &&
+         spec.has_exponent_scales() && config.operators == OperatorSet::kBitpress &&
+         std::ranges::count(config.finetune, FinetunePass::kBlocks) > 0;
+}
+
+ScaleChoice ScaleChoiceOf(const QuantConfig& config, const FormatSpec& spec, Role role) {
+  const std::optional<ScaleChoice>& wanted =
+      role == Role::kActivation ? config.activation_scale : config.weight_scale;
+  if (wanted) return *wanted;
+  return AvoidsSaturation(config, spec, role) ? ScaleChoice::kEven : DefaultScaleChoice(spec, role);
+}
+
 std::optional<FormatSpec> Resolve(const QuantConfig& config, Role role, const std::string& name) {
   if (name == "none" || name == "default") return std::nullopt;
   FormatSpec spec = formats::FindFormat(name);
-  const std::optional<ScaleChoice>& wanted =
-      role == Role::kActivation ? config.activation_scale : config.weight_scale;
-  if (spec.is_blocked()) spec.scale_choice = wanted ? *wanted : DefaultScaleChoice(spec, role);
+  if (spec.is_blocked()) spec.scale_choice = ScaleChoiceOf(config, spec, role);
   spec.rounding = role == Role::kActivation ? config.activation_rounding : config.weight_rounding;
   // The request is for the weights; a bias may have another format.
   const bool is_float = spec.has_float_elements();

@@ -269,6 +269,20 @@ TEST(ResolveFormat, FillsInScaleAndRounding) {
   EXPECT_EQ(ResolveFormat(config, Role::kBias), std::nullopt);
 }
 
+TEST(ResolveFormat, FourBitsThatLearnInBlocksDoNotSaturate) {
+  const auto choice = [](const std::string& name, const std::string& setting) {
+    QuantConfig config = ConfigByName(name);
+    ApplySetting(config, setting);
+    return ResolveFormat(config, Role::kActivation)->scale_choice;
+  };
+  EXPECT_EQ(choice("MXFP4E2M1", "finetune=gptq"), ScaleChoice::kFloor);
+  EXPECT_EQ(choice("MXFP4E2M1", "finetune=gptq+blocks"), ScaleChoice::kEven);
+  EXPECT_EQ(choice("FOUR_BITS", "finetune=blocks"), ScaleChoice::kEven);
+  EXPECT_EQ(choice("MXFP4E2M1_BLOCKS", "activation_scale=floor"), ScaleChoice::kFloor);
+  EXPECT_EQ(choice("MXFP4E2M1_BLOCKS", "operators=quark"), ScaleChoice::kFloor);
+  EXPECT_EQ(choice("MXFP6E2M3", "finetune=blocks"), ScaleChoice::kCeil);
+}
+
 TEST(ResolveFormat, SidesAreRoundedDifferently) {
   QuantConfig config = ConfigByName("MXINT8");
   config.activations = "mxfp8_e4m3";
