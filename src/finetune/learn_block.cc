@@ -18,6 +18,9 @@ namespace {
 // square.
 constexpr double kWeightRate = 0.05;
 constexpr double kBiasRate = 0.01;
+// In this share of the steps weights are rounded more and more, in the others wholly. Gradients of
+// weights that jump from the start say less about where they should go.
+constexpr double kSoftShare = 0.5;
 // A block that gains less than this stays as rounded.
 constexpr double kMostBlockError = 0.98;
 // The state is validated so often while it learns.
@@ -73,6 +76,15 @@ class LearningWeight {
     std::vector<float> wanted(moves_.size());
     for (size_t i = 0; i < wanted.size(); ++i) wanted[i] = static_cast<float>(ValueOf(i));
     weight_.grid.FitPairs(wanted, values, pool);
+  }
+
+  // As Round, with values between those of the grid (WeightGrid::RoundSoftly).
+  void RoundSoftly(double sharpness, std::vector<float>& values, ThreadPool& pool) const {
+    values.resize(moves_.size());
+    ForElements(pool, [&](size_t i) {
+      values[i] = steps_[i] == 0 ? weight_.grid.Round(i, ValueOf(i))
+                                 : weight_.grid.RoundSoftly(i, ValueOf(i), sharpness);
+    });
   }
 
   void Learn(const std::vector<float>& gradient, const std::vector<float>& values, size_t step,
@@ -155,11 +167,13 @@ class BlockLearner {
     std::vector<size_t> order;
     for (size_t step = 0; step < options_.num_steps; ++step) {
       const std::vector<size_t> runs = NextRuns(order, random);
+      RoundFor(step);
       const double loss = LearnStep(batches_->Read(runs, random), step);
       if (options_.progress) options_.progress(step + 1, loss);
       const bool is_last = step + 1 == options_.num_steps;
       const size_t every = std::max<size_t>(1, options_.num_steps / kNumValidations);
       if ((step + 1) % every != 0 && !is_last) continue;
+      RoundAll();
       const double error = Measure(samples_.validation);
       if (error < least) {
         least = error;
@@ -182,6 +196,17 @@ class BlockLearner {
   void RoundAll() {
     for (LearningWeight& weight : weights_) {
       weight.Round(block_.Constant(weight.weight().name).values, pool_);
+    }
+  }
+
+  // Gives the block the weights of a step.
+  void RoundFor(size_t step) {
+    const double part =
+        static_cast<double>(step) / (kSoftShare * static_cast<double>(options_.num_steps));
+    if (part >= 1) return RoundAll();
+    for (LearningWeight& weight : weights_) {
+      std::vector<float>& values = block_.Constant(weight.weight().name).values;
+      if (weight.weight().learns) weight.RoundSoftly(1 / (1 - part), values, pool_);
     }
   }
 
@@ -252,9 +277,8 @@ class BlockLearner {
     }
     for (size_t i = 0; i < weights_.size(); ++i) {
       if (!weights_[i].weight().learns) continue;
-      std::vector<float>& values = block_.Constant(weights_[i].weight().name).values;
+      const std::vector<float>& values = block_.Constant(weights_[i].weight().name).values;
       weights_[i].Learn(of_weights[i], values, step, kWeightRate * rate, pool_);
-      weights_[i].Round(values, pool_);
     }
     for (size_t i = 0; i < biases_.size(); ++i) {
       std::vector<float>& values = block_.Constant(biases_[i].name).values;

@@ -102,6 +102,32 @@ TEST(LearnBlock, RoundsSoThatOutputsComeCloserOnOtherSamples) {
   }
 }
 
+TEST(WeightGrid, RoundsMoreAndMore) {
+  ThreadPool pool(1);
+  for (const char* const format : {"mxfp4_e2m1", "mx6", "int4", "scaled nvfp4"}) {
+    SCOPED_TRACE(format);
+    const plan::TensorPlan row = RowOf(format);
+    WeightGrid grid(row, plan::OperatorSet::kBitpress, {1, 32}, "node");
+    const std::vector<float> values = RandomNormal(32, 5);
+    grid.FitScales(values, pool);
+    for (size_t i = 0; i < values.size(); ++i) {
+      const double x = double{values[i]};
+      const double rounded = double{grid.Round(i, x)};
+      const bool saturates = std::abs(x - rounded) > 0.5 * grid.StepAt(i, x);
+      EXPECT_NEAR(grid.RoundSoftly(i, x, 1), saturates ? rounded : x, 1e-6);
+      double last = std::abs(x - rounded);
+      for (const double sharpness : {1.5, 4.0, 50.0, 1e9}) {
+        const double soft = double{grid.RoundSoftly(i, x, sharpness)};
+        EXPECT_LE(std::abs(soft - rounded), last + 1e-6);
+        EXPECT_GE((soft - rounded) * (x - rounded), 0);
+        last = std::abs(soft - rounded);
+      }
+      EXPECT_EQ(grid.RoundSoftly(i, x, 1e9), grid.Round(i, x));
+    }
+    EXPECT_EQ(grid.RoundSoftly(0, 1e6, 1), grid.Round(0, 1e6));
+  }
+}
+
 TEST(LearnBlock, LeavesABlockAsRoundedThatDoesNotComeCloser) {
   TwoLayers layers(kMlp, {32, 32}, {6, 32}, "mx6", 16);
   const std::vector<float> bias = layers.block().Constant("c").values;

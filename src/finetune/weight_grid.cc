@@ -184,6 +184,16 @@ float WeightGrid::Round(size_t element, double x) const {
   return RoundTo(units_.empty() ? 1.0 : double{units_[element]}, element, x);
 }
 
+float WeightGrid::RoundSoftly(size_t element, double x, double sharpness) const {
+  if (x * sign_ < 0) x = 0;
+  const float rounded = Round(element, x);
+  const double step = StepAt(element, x);
+  const double rest = x - double{rounded};
+  if (!(std::abs(rest) <= 0.5 * step)) return rounded;
+  const double kept = std::max(0.0, 0.5 * step - sharpness * (0.5 * step - std::abs(rest)));
+  return static_cast<float>(double{rounded} + std::copysign(kept, rest));
+}
+
 double WeightGrid::StepAt(size_t element, double x) const {
   return StepTo(units_.empty() ? 1.0 : double{units_[element]}, x);
 }

@@ -44,6 +44,10 @@ class WeightGrid {
   // Returns the value next to x that the element can have with the fixed scales. A tie goes to the
   // even code, and x beyond the range saturates. REQUIRES: FitScales was called, x is finite.
   float Round(size_t element, double x) const;
+  // Returns a value between x and Round(x): with a sharpness of 1 that is x, and with more of it
+  // first those become Round(x) that are next to a value of the grid, at last all. What saturates
+  // is rounded. REQUIRES: as Round, sharpness >= 1.
+  float RoundSoftly(size_t element, double x, double sharpness) const;
   // Returns the distance between the two values around x. REQUIRES: as Round.
   double StepAt(size_t element, double x) const;
 
