@@ -78,7 +78,7 @@ class LearningWeight {
     weight_.grid.FitPairs(wanted, values, pool);
   }
 
-  // As Round, with values between those of the grid (WeightGrid::RoundSoftly).
+  // Gives values between x and those of the grid (WeightGrid::RoundSoftly).
   void RoundSoftly(double sharpness, std::vector<float>& values, ThreadPool& pool) const {
     values.resize(moves_.size());
     ForElements(pool, [&](size_t i) {
