@@ -129,26 +129,14 @@ class NativeRewriter {
       spec.inputs.insert(spec.inputs.end(), zero_points.begin(), zero_points.end());
     }
     while (spec.inputs.back().empty()) spec.inputs.pop_back();
-    CopyAttributes(node, spec);
-    spec.attributes.emplace_back("expert_weight_bits", int64_t{any.bits});
-    spec.attributes.emplace_back("block_size", any.block_size);
+    spec.attributes_of = node;
+    spec.attributes = {{"expert_weight_bits", int64_t{any.bits}}, {"block_size", any.block_size}};
     // With the other level, codes of 4 bits meet floats.
     if (level_ == AccuracyLevel::kInt8) {
       spec.attributes.emplace_back("accuracy_level", static_cast<int64_t>(level_));
     }
     Replace(node, std::move(spec));
     ++result_.num_nodes;
-  }
-
-  static void CopyAttributes(const Node& node, graph::NodeSpec& spec) {
-    for (const char* const name :
-         {"k", "normalize_routing_weights", "use_sparse_mixer", "swiglu_fusion"}) {
-      if (node.HasAttribute(name)) spec.attributes.emplace_back(name, node.GetInt(name, 0));
-    }
-    for (const char* const name : {"activation_alpha", "activation_beta", "swiglu_limit"}) {
-      if (node.HasAttribute(name)) spec.attributes.emplace_back(name, node.GetFloat(name, 0));
-    }
-    spec.attributes.emplace_back("activation_type", node.GetString("activation_type", "relu"));
   }
 
   std::string WhyNot(const QuantizedWeights::Packed& packed) const {
