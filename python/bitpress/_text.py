@@ -12,7 +12,7 @@ import os
 import sys
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Iterator, List, Sequence, Tuple, TypeAlias, Union
+from typing import TYPE_CHECKING, Any, Dict, Iterator, List, Sequence, Tuple, TypeAlias, Union
 
 from bitpress._errors import ArgumentTypeError, InvalidArgumentError, UnsupportedError
 from bitpress._files import PathLike, existing
@@ -67,7 +67,8 @@ def write_lines(files: Sequence[PathLike], tokenizer: PathLike, encoding: str, f
     folder.mkdir()
     for i, line in enumerate(model.encode_batch(lines)):
         rows = {"input_ids": line.ids, "attention_mask": line.attention_mask, "token_type_ids": line.type_ids}
-        np.savez(folder / f"{i:06}.npz", **{name: np.array([row], np.int64) for name, row in rows.items()})
+        arrays: Dict[str, Any] = {name: np.array([row], np.int64) for name, row in rows.items()}
+        np.savez(folder / f"{i:06}.npz", **arrays)
 
 
 def tokenize(files: Sequence[PathLike], tokenizer: PathLike, encoding: str = "utf-8") -> Tuple[Ids, List[int], List[int]]:

@@ -1,6 +1,7 @@
 #include "finetune/block_values.h"
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "calibrate/piece_runs.h"
@@ -60,15 +61,24 @@ void BlockValues::Run(const Segment& segment, const graph::Model& model, const T
     }
   }
   if (outputs.empty()) return;
-  const graph::Model part = graph::Extract(model, inputs, outputs);
+  const auto value_of = [&](const std::string& value, size_t run) {
+    return known.contains(value) ? from.Get(value, run) : float_files_.Get(value, run);
+  };
+  // Inference does not see through every operator, and the files have what ONNX Runtime gave.
+  std::optional<graph::Model> typed;
+  for (const std::string& input : inputs) {
+    if (model.InfoOf(input).type != DataType::kUndefined) continue;
+    if (!typed) typed = model.Clone();
+    typed->SetInfo(input, {.type = value_of(input, 0).type, .has_shape = false, .shape = {}});
+  }
+  const graph::Model part = graph::Extract(typed ? *typed : model, inputs, outputs);
   runtime::Session session = runtime::Session::FromModel(
       part, {.num_threads = runtime::SessionThreads(options_.num_threads),
              .operator_library = options_.operator_library});
   for (size_t run = 0; run < num_runs_; ++run) {
     std::vector<Tensor> values;
     for (const runtime::ValueDescription& input : session.inputs()) {
-      values.push_back(known.contains(input.name) ? from.Get(input.name, run)
-                                                  : float_files_.Get(input.name, run));
+      values.push_back(value_of(input.name, run));
     }
     const std::vector<Tensor> results = session.Run(values);
     for (size_t i = 0; i < results.size(); ++i) {

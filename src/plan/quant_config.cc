@@ -213,12 +213,13 @@ Placement ResolvePlacement(const QuantConfig& config) {
 
 namespace {
 
-// Weights that learn in blocks get used to steps that are twice as large, not to what saturates.
+// Where sensitive layers have more bits, weights that learn in blocks get used to steps that are
+// twice as large in the others, not to what saturates. With four bits everywhere they do not.
 // Quark's operators have one choice.
 bool AvoidsSaturation(const QuantConfig& config, const FormatSpec& spec, Role role) {
   return role == Role::kActivation && spec.element_bits == 4 && spec.has_float_elements() &&
          spec.has_exponent_scales() && config.operators == OperatorSet::kBitpress &&
-         std::ranges::count(config.finetune, FinetunePass::kBlocks) > 0;
+         config.mean_bits > 0 && std::ranges::count(config.finetune, FinetunePass::kBlocks) > 0;
 }
 
 ScaleChoice ScaleChoiceOf(const QuantConfig& config, const FormatSpec& spec, Role role) {

@@ -276,10 +276,9 @@ TEST(ResolveFormat, FourBitsThatLearnInBlocksDoNotSaturate) {
     return ResolveFormat(config, Role::kActivation)->scale_choice;
   };
   EXPECT_EQ(choice("MXFP4E2M1", "finetune=gptq"), ScaleChoice::kFloor);
-  EXPECT_EQ(choice("MXFP4E2M1", "finetune=gptq+blocks"), ScaleChoice::kEven);
-  EXPECT_EQ(choice("FOUR_BITS", "finetune=blocks"), ScaleChoice::kEven);
-  EXPECT_EQ(choice("MXFP4E2M1_BLOCKS", "activation_scale=floor"), ScaleChoice::kFloor);
-  EXPECT_EQ(choice("MXFP4E2M1_BLOCKS", "operators=quark"), ScaleChoice::kFloor);
+  EXPECT_EQ(choice("MXFP4E2M1", "finetune=gptq+blocks"), ScaleChoice::kFloor);
+  EXPECT_EQ(choice("FOUR_BITS", "finetune=gptq+blocks"), ScaleChoice::kEven);
+  EXPECT_EQ(choice("FOUR_BITS", "activation_scale=floor"), ScaleChoice::kFloor);
   EXPECT_EQ(choice("MXFP6E2M3", "finetune=blocks"), ScaleChoice::kCeil);
 }
 

@@ -132,6 +132,23 @@ def test_blocks_on_any_number_of_threads_and_behind_others(conv):
     assert conv.sqnr(behind) > conv.sqnr("--config MXFP4E2M1 --finetune gptq") - 1
 
 
+def test_blocks_run_behind_operators_whose_types_are_not_known(tmp_path, make_network):
+    """Inference of types does not know DynamicQuantizeMatMul, so that the network cannot be cut behind it by what inference says."""
+    rng = np.random.default_rng(4)
+    constants = {name: (rng.standard_normal((64, 64)) / 8).astype(np.float32) for name in ("first_w", "mid_w", "last_w")}
+    constants |= {"codes": rng.integers(-100, 100, (64, 64)).astype(np.int8), "scale": np.float32(0.001), "zero": np.int8(0)}
+    node = helper.make_node
+    nodes = [node("MatMul", ["x", "first_w"], ["p"], "first"), node("Relu", ["p"], ["q"], "relu"),
+             node("DynamicQuantizeMatMul", ["q", "codes", "scale", "zero"], ["r"], "codes_mm", domain="com.microsoft"),
+             node("Sign", ["r"], ["s"], "sign"),  # has no gradient
+             node("MatMul", ["s", "mid_w"], ["t"], "mid"), node("MatMul", ["t", "last_w"], ["y"], "last")]
+    model = models.make_model(nodes, [("x", ["N", 8, 64])], [("y", ["N", 8, 64])], constants)
+    model.opset_import.append(helper.make_opsetid("com.microsoft", 1))
+    samples = rng.standard_normal((NUM_SAMPLES, 1, 8, 64)).astype(np.float32)
+    network = make_network(tmp_path, model, samples, {"x": samples[:8, 0]})
+    network.check("--config MX6_BLOCKS --as-is --set finetune_steps=10")
+
+
 LEARNED = "--config MX6_ADAQUANT --threads 3"
 
 

@@ -211,8 +211,8 @@ def test_inspect_check_unpack_and_optimize(tmp_path, conv_path, images):
     assert bitpress.inspect(conv_path).input_shapes == {"image": [-1, *models.CONV_INPUT]}
     assert bitpress.inspect(path).operators["DequantizeLinear"] > 3
     assert bitpress.check(path, images).integer_operators["QLinearConv"] == 3
-    (rule,) = set(bitpress.check(path, target="qnn").broken_rules)
-    assert "has a size that is not fixed" in rule and not bitpress.check(path).broken_rules
+    assert any("has a size that is not fixed" in rule for rule in bitpress.check(path, target="qnn").broken_rules)
+    assert not bitpress.check(path).broken_rules
     with pytest.raises(bitpress.InvalidArgumentError, match="did you mean 'qnn'"):
         bitpress.check(path, target="qnnn")
     missing = bitpress.check(models.quark_model(axis="no number").SerializeToString())
