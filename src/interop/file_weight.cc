@@ -2,12 +2,12 @@
 
 #include <algorithm>
 #include <bit>
-#include <cmath>
 #include <cstring>
 #include <numeric>
 #include <utility>
 
 #include "base/check.h"
+#include "formats/reference.h"
 
 namespace bitpress::interop {
 namespace {
@@ -175,13 +175,7 @@ FileWeight JoinRows(std::vector<FileWeight> parts) {
 }
 
 float FloatOfHalf(uint16_t half) {
-  const int exponent = half >> 10 & 31;
-  const int mantissa = half & 1023;
-  const float magnitude =
-      exponent == 31 ? (mantissa == 0 ? INFINITY : NAN)
-                     : std::ldexp(static_cast<float>(exponent == 0 ? mantissa : mantissa | 1024),
-                                  std::max(exponent, 1) - 25);
-  return half >> 15 == 0 ? magnitude : -magnitude;
+  return static_cast<float>(formats::ref::DecodeFloat(half, formats::ElementType::kFloat16));
 }
 
 float FloatOfBfloat16(uint16_t bits) { return std::bit_cast<float>(uint32_t{bits} << 16U); }

@@ -17,6 +17,7 @@
 #include "base/atomic_file.h"
 #include "base/error.h"
 #include "base/paths.h"
+#include "formats/reference.h"
 #include "interop/weights_file.h"
 
 namespace bitpress::interop {
@@ -51,20 +52,12 @@ uint8_t ByteAt(const Stored& bytes, int64_t i) {
   return std::to_integer<uint8_t>(bytes.bytes[static_cast<size_t>(i)]);
 }
 
-// Returns the value of a FLOAT8E4M3FN.
-float FloatOfE4M3(uint8_t bits) {
-  const int exponent = bits >> 3 & 15, mantissa = bits & 7;
-  float magnitude = std::ldexp(static_cast<float>(exponent == 0 ? mantissa : mantissa | 8),
-                               std::max(exponent, 1) - 10);
-  if ((bits & 127) == 127) magnitude = NAN;
-  return bits >> 7 == 0 ? magnitude : -magnitude;
-}
-
 std::vector<float> Floats(const Stored& tensor, const std::string& name) {
   if (tensor.type == "F8_E4M3") {
     std::vector<float> values;
     for (size_t i = 0; i < tensor.bytes.size(); ++i) {
-      values.push_back(FloatOfE4M3(ByteAt(tensor, static_cast<int64_t>(i))));
+      values.push_back(static_cast<float>(formats::ref::DecodeFloat(
+          ByteAt(tensor, static_cast<int64_t>(i)), formats::ElementType::kFloat8E4M3)));
     }
     return values;
   }
