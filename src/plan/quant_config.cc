@@ -1,5 +1,6 @@
 #include "plan/quant_config.h"
 
+#include <algorithm>
 #include <cctype>
 #include <utility>
 

@@ -1,5 +1,6 @@
 #include "weights/decode_standard.h"
 
+#include <algorithm>
 #include <cmath>
 #include <memory>
 #include <optional>
