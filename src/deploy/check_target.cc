@@ -366,8 +366,8 @@ class TargetCheck {
     // Both models beside each other may take more memory than there is. Closeness needs one.
     const std::optional<uint64_t> memory = AvailableMemory();
     // Weights that were decoded for this run take another time than those of the file.
-    const bool is_timed = report_.num_decoded == 0 &&
-                          (!memory || graph::StoredBytes(options_.given) < *memory / 3);
+    const bool is_timed =
+        report_.num_decoded == 0 && (!memory || graph::StoredBytes(options_.given) < *memory / 3);
     if (report_.is_made_up && !is_timed) return;
     const std::vector<runtime::ValueDescription> inputs = runs_.session->inputs();
     const std::vector<runtime::ValueDescription> outputs = runs_.session->outputs();
