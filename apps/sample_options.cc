@@ -29,8 +29,8 @@ std::string LastLine(const std::filesystem::path& file) {
   return last;
 }
 
-// What the tokenizer writes: ids, and the special tokens around them as JSON; or a folder with a
-// file for each line.
+// The tokenizer writes ids, and the special tokens around them as JSON; or a folder with a file for
+// each line.
 constexpr const char* kIds = "text.npy";
 constexpr const char* kSpecial = "special.json";
 constexpr const char* kLines = "lines";

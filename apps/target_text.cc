@@ -9,18 +9,15 @@
 #include <vector>
 
 #include "base/text.h"
+#include "tasks/verdict.h"
 
 namespace bitpress::apps {
 namespace {
 
 std::string DescribeRun(const deploy::TargetReport& report) {
   if (report.is_run) {
-    const std::string decoded =
-        report.num_decoded == 0
-            ? ""
-            : fmt::format(", with {} decoded, whose types it has no DequantizeLinear for",
-                          WithNoun(report.num_decoded, "weight"));
-    return fmt::format("  {}: loads and runs{}\n", report.runtime, decoded);
+    return fmt::format("  {}: loads and runs{}{}\n", report.runtime,
+                       report.num_decoded > 0 ? ", " : "", tasks::DecodedText(report));
   }
   if (!report.is_loaded) {
     return fmt::format("  {}: DOES NOT LOAD on this machine: {}\n", report.runtime, report.error);

@@ -333,6 +333,7 @@ TransformReport ApplyPlan(graph::Model& model, const plan::ResolvedPlan& resolve
   TransformReport report;
   EmitState state{resolved, options, pool, progress, report};
   report.passes = graph::RunSchedule<EmitState>(model, kSchedule, state, options.disabled_passes);
+  report.broken_rules = plan::CheckWritten(state.target, model);
   return report;
 }
 

@@ -42,6 +42,8 @@ struct TransformReport {
   IntegerOperators integer;  // IntegerForm::kQOperator
   // The weights that Storage::kQdq packed, because ONNX has no form for them: name and reason.
   std::vector<std::pair<std::string, std::string>> not_standard;
+  // The rules of the target about the model as a whole that it breaks.
+  std::vector<std::string> broken_rules;
   // The statistics of the quantized weights. Their errors are known once the model has been
   // written.
   std::vector<std::shared_ptr<const weights::WeightStatistics>> weights;
@@ -59,7 +61,8 @@ bool ComputesFromCodes(const ApplyOptions& options, plan::OperatorSet operators)
 // one replaced what reads a weight: quantize-dynamically, look-up-rows, products from codes, the
 // operators of ONNX Runtime and those on integers do. The plan no longer fits the model then.
 // `pool` is used until the model is written and must live that long.
-// Throws Error as the passes do; the model is in an unspecified but valid state then.
+// Throws Error as the passes and plan::CheckWritten do; the model is in an unspecified but valid
+// state then.
 TransformReport ApplyPlan(graph::Model& model, const plan::ResolvedPlan& resolved,
                           const ApplyOptions& options, ThreadPool& pool,
                           const ProgressSink& progress = {});

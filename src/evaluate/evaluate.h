@@ -104,7 +104,7 @@ struct EvaluationReport {
   uint64_t num_nonfinite_values = 0;
   bool has_times = true;
   // Without reading the samples. Both models run the same batches, and they take turns to go first.
-  // Of the first samples, short runs are the shortest of three. If runs of the reference are
+  // Short runs of the first samples are the shortest of three. If runs of the reference are
   // shared, both run the first samples only, and time_ratio is of these. Before that, the first
   // batch is run once without timing.
   double time_ms = 0;

@@ -55,7 +55,7 @@ bool HasLengthOne(std::span<const double> row) {
   return std::abs(square - 1) < 1e-2 && HasNegative(row);
 }
 
-// As scores of so many classes the numbers would name none of them: they are features.
+// Returns whether the numbers would name none of so many classes, and so are features.
 bool NamesNoClass(std::span<const double> row) {
   constexpr size_t kLeastSize = 64;
   constexpr double kTimesChance = 4;

@@ -35,6 +35,11 @@ struct Target {
 // The sums of products of two arrays, from which follows how alike they are.
 struct Likeness {
   double xx = 0, xy = 0, yy = 0;
+  void operator+=(const Likeness& other) {
+    xx += other.xx;
+    xy += other.xy;
+    yy += other.yy;
+  }
   double Cosine() const { return xx > 0 && yy > 0 ? xy / std::sqrt(xx * yy) : xx == yy ? 1 : 0; }
 };
 
@@ -82,11 +87,7 @@ Likeness Compare(const FileWeight& weight, std::span<const int64_t> order, const
     }
   });
   Likeness all;
-  for (const Likeness& row : of_rows) {
-    all.xx += row.xx;
-    all.xy += row.xy;
-    all.yy += row.yy;
-  }
+  for (const Likeness& row : of_rows) all += row;
   return all;
 }
 
@@ -238,10 +239,7 @@ class Importer {
     Likeness all;
     int64_t first = 0;
     for (size_t i = 0; i < parts.size(); ++i) {
-      const Likeness part = PutInOrder(parts[i], places[i], rows, first);
-      all.xx += part.xx;
-      all.xy += part.xy;
-      all.yy += part.yy;
+      all += PutInOrder(parts[i], places[i], rows, first);
       first += parts[i].num_rows;
     }
     if (all.Cosine() < kLeastCosine) {

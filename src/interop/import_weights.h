@@ -79,7 +79,7 @@ struct ImportedWeights {
 
 // Reads the weights of a decoder (weights_file.h has the kinds of files) and gives them to the
 // model. A weight is found by its name, by that of its reader, or by its role (ops/layer_roles.h).
-// Whether rows of queries and keys lie pair by pair is told by the weights that the model has.
+// The weights that the model has tell whether rows of queries and keys lie pair by pair.
 // Throws Error naming file, tensor and weight if the file has no tensor for a layer that it should
 // have, or one of another shape or of a type that is not read, or if a tensor is so unlike the
 // weight of the model that it must be that of another network.

@@ -214,8 +214,8 @@ Placement ResolvePlacement(const QuantConfig& config) {
 
 namespace {
 
-// Where sensitive layers have more bits, weights that learn in blocks get used to steps that are
-// twice as large in the others, not to what saturates. With four bits everywhere they do not.
+// Weights that learn in blocks get used to steps that are twice as large, not to what saturates,
+// where sensitive layers have more bits. With four bits everywhere they do not.
 // Quark's operators have one choice.
 bool AvoidsSaturation(const QuantConfig& config, const FormatSpec& spec, Role role) {
   return role == Role::kActivation && spec.element_bits == 4 && spec.has_float_elements() &&

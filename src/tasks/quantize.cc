@@ -88,7 +88,6 @@ void Write(graph::Model& model, plan::ResolvedPlan& resolved, const emit::ApplyO
     model = original->Clone();
   }
   original.reset();
-  report.broken_rules = plan::CheckWritten(plan::ProfileOf(apply.target), model);
   WrittenModel written = WriteModel(std::move(model), {.output = options.output,
                                                        .given = options.model,
                                                        .external_data = external_data,

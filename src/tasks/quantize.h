@@ -77,8 +77,7 @@ struct QuantizeReport {
   // What words of the configuration's optional rules fit nothing in the model.
   std::vector<std::string> unmatched_words;
   std::vector<std::string> target_settings;
-  std::string target_runtime;             // that runs the model, if it is not this processor's
-  std::vector<std::string> broken_rules;  // of the target, about the model as a whole
+  std::string target_runtime;  // that runs the model, if it is not this processor's
   // Each item of the samples is one, because its first row alone does not run.
   bool takes_whole_items = false;
   rewrite::RewriteReport rewritten;
@@ -104,7 +103,7 @@ struct QuantizeReport {
   std::set<std::string> chosen_outputs;
   // Nothing: no weight has weight_range=auto in blocks, or there were no samples to choose with.
   std::optional<calibrate::WeightRangeReport> weight_range;
-  // What became of the weights of another tool; nothing: none were given.
+  // The report on the weights of another tool; nothing if none were given.
   std::optional<interop::WeightImport> imported;
   // The mean bits of the operands; nothing unless the plan asks for them (mean_bits).
   std::optional<plan::MeanBits> mean_bits;
@@ -183,9 +182,10 @@ constexpr auto FieldsOf(const QuantizeReport*) {
             "Settings that the target has in place of the configuration's, as 'key=value'."},
       Field{"target_runtime", &Report::target_runtime,
             "What runs the model, if the target is not for this processor. '' otherwise."},
-      Field{"broken_rules", &Report::broken_rules,
-            "The rules of the target about the model as a whole that it breaks, such as fixed "
-            "sizes of inputs."},
+      ComputedField{
+          "broken_rules", [](const Report& report) { return report.transform.broken_rules; },
+          "The rules of the target about the model as a whole that it breaks, such as fixed "
+          "sizes of inputs."},
       Field{"unmatched_words", &Report::unmatched_words,
             "What words of optional rules fit nothing in the model."});
 }

@@ -39,10 +39,7 @@ std::string SizeLine(const QuantizeReport& report) {
                   HumanBytes(report.output_bytes), 100 * share, HumanBytes(report.input_bytes));
   if (report.target && report.target->is_run) {
     line += fmt::format("; {} loads and runs it", report.target->runtime);
-    if (const size_t count = report.target->num_decoded; count > 0) {
-      line += fmt::format(" with {} decoded, whose types it has no DequantizeLinear for",
-                          WithNoun(count, "weight"));
-    }
+    if (report.target->num_decoded > 0) line += " " + DecodedText(*report.target);
   }
   return line;
 }
@@ -209,7 +206,8 @@ void WarnOfRun(const QuantizeReport& report, std::vector<Warning>& warnings) {
 }
 
 void WarnOfTarget(const QuantizeReport& report, std::vector<Warning>& warnings) {
-  for (const std::string& rule : report.broken_rules) warnings.push_back({"target", rule});
+  for (const std::string& rule : report.transform.broken_rules)
+    warnings.push_back({"target", rule});
 }
 
 // Says which pass of the preparation changes outputs by more than the rounding of floats.
@@ -387,6 +385,12 @@ std::string Describe(const Verdict& verdict) {
     text += fmt::format("  WARNING: {}\n", warning.text);
   }
   return text;
+}
+
+std::string DecodedText(const deploy::TargetReport& report) {
+  if (report.num_decoded == 0) return "";
+  return fmt::format("with {} decoded, whose types it has no DequantizeLinear for",
+                     WithNoun(report.num_decoded, "weight"));
 }
 
 }  // namespace bitpress::tasks

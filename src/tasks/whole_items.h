@@ -1,5 +1,5 @@
-// Whether the rows of an item of samples belong together, such as views of one thing or the steps
-// of a song, or are samples of their own. It is found by running some of them.
+// Finds whether the rows of an item of samples belong together, such as views of one thing or the
+// steps of a song, or are samples of their own, by running some of them.
 #pragma once
 
 #include "graph/model.h"

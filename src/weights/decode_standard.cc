@@ -88,7 +88,7 @@ bool ReadsConstants(const Model& model, const Node& node) {
   return is_symmetric && is_float && IsConstant(model, node.input(0));
 }
 
-// What a DequantizeLinear computes.
+// A weight, as a DequantizeLinear computes it.
 struct Job {
   std::string node;  // for messages
   Numbers codes;

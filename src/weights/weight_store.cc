@@ -27,15 +27,14 @@ WeightStore::WeightStore(graph::Model& model, ProgressSink sink)
 
 void WeightStore::StoreFloats(const std::string& target, const graph::HeldInitializer& source,
                               std::function<Tensor()> compute, WeightStatistics& statistics) {
-  statistics.stored_bytes = source.bytes.size();
-  model_.DeferInitializers({{target, source.type, source.dims}},
-                           [compute = std::move(compute), source, progress = progress_] {
-                             std::vector<Tensor> tensors;
-                             tensors.push_back(compute());
-                             source.Release();
-                             progress->Step();
-                             return tensors;
-                           });
+  Defer(
+      {{target, source.type, source.dims}}, source,
+      [compute = std::move(compute)] {
+        std::vector<Tensor> tensors;
+        tensors.push_back(compute());
+        return tensors;
+      },
+      statistics);
 }
 
 void WeightStore::StorePacked(const std::string& target, const graph::HeldInitializer& source,
@@ -49,14 +48,7 @@ void WeightStore::StorePacked(const std::string& target, const graph::HeldInitia
   }
   const std::string scale = is_scaled ? model_.FreshName(target + "_scale") : std::string();
   if (is_scaled) tensors.push_back({scale, DataType::kFloat, {}});
-  Defer(
-      tensors,
-      [compute = std::move(compute), source] {
-        std::vector<Tensor> produced = compute();
-        source.Release();
-        return produced;
-      },
-      statistics);
+  Defer(tensors, source, std::move(compute), statistics);
   model_.SetOpsetImport(packed.function.domain, 1);
   model_.SetFunction(packed.function);
   const bool is_half = source.type == DataType::kFloat16;
@@ -130,31 +122,27 @@ void WeightStore::StoreStandard(const std::string& target, const graph::HeldInit
     node.attributes.emplace_back("output_dtype", kToFloat);
   }
   InsertDecoder(std::move(node), target, form, source.dims);
-  Defer(
-      tensors,
-      [compute = std::move(compute), source] {
-        std::vector<Tensor> produced = compute();
-        source.Release();
-        return produced;
-      },
-      statistics);
+  Defer(tensors, source, std::move(compute), statistics);
 }
 
 void WeightStore::Defer(const std::vector<graph::DeferredTensor>& tensors,
-                        graph::TensorProducer compute, WeightStatistics& statistics) {
+                        const graph::HeldInitializer& source, graph::TensorProducer compute,
+                        WeightStatistics& statistics) {
   for (const graph::DeferredTensor& tensor : tensors) {
     statistics.stored_bytes += NumBytes(tensor.type, NumElements(tensor.dims));
   }
-  model_.DeferInitializers(tensors, [tensors, compute = std::move(compute), progress = progress_] {
-    std::vector<Tensor> produced = compute();
-    produced.resize(tensors.size());
-    for (size_t i = 0; i < tensors.size(); ++i) {
-      produced[i].type = tensors[i].type;
-      produced[i].dims = tensors[i].dims;
-    }
-    progress->Step();
-    return produced;
-  });
+  model_.DeferInitializers(tensors,
+                           [tensors, source, compute = std::move(compute), progress = progress_] {
+                             std::vector<Tensor> produced = compute();
+                             source.Release();
+                             produced.resize(tensors.size());
+                             for (size_t i = 0; i < tensors.size(); ++i) {
+                               produced[i].type = tensors[i].type;
+                               produced[i].dims = tensors[i].dims;
+                             }
+                             progress->Step();
+                             return produced;
+                           });
 }
 
 void WeightStore::InsertDecoder(graph::NodeSpec node, const std::string& target,

@@ -60,8 +60,10 @@ class WeightStore {
     size_t num_weights = 0;
     void Step();
   };
-  // Stores tensors that `compute` gives the bytes of, and counts their bytes.
-  void Defer(const std::vector<graph::DeferredTensor>& tensors, graph::TensorProducer compute,
+  // Stores tensors that `compute` gives the bytes of, counts their bytes, and releases the weight
+  // that they were made of.
+  void Defer(const std::vector<graph::DeferredTensor>& tensors,
+             const graph::HeldInitializer& source, graph::TensorProducer compute,
              WeightStatistics& statistics);
   // Inserts the node that makes floats of codes, and those that give them the dimensions of the
   // weight.
