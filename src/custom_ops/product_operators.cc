@@ -60,7 +60,7 @@ class ProductKernel : public OperatorKernel {
     if (rows.empty()) return;
     rows_ = FormatAttribute(node, "rows");
     const std::string why = formats::WhyNoProduct({spec, rows_});
-    if (!why.empty() || !formats::IsWholeProduct({spec, rows_})) {
+    if (!why.empty() || formats::SumsOf({spec, rows_}) == formats::ProductSums::kChain) {
       Fail(ErrorCode::kInvalidModel, "attribute rows: no products of {} with {}{}{}", rows,
            spec.name, why.empty() ? "" : ": ", why);
     }

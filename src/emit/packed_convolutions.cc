@@ -8,6 +8,7 @@
 #include "emit/integer_codes.h"
 #include "emit/portable_functions.h"
 #include "formats/block_convolutions.h"
+#include "kernels/block_products.h"
 #include "ops/following_limits.h"
 #include "ops/quantizer_nodes.h"
 #include "weights/convolution_nodes.h"
@@ -229,8 +230,15 @@ std::string WhyNoPackedConvolution(const Model& model, const Use& use, const Pac
     return why;
   }
   if (!PadsOf(model, node, weight)) return "the padding depends on the input";
-  if (!formats::IsWholeConvolution(formats, shape, *blocks)) {
+  const formats::ProductSums sums = formats::SumsOf(formats, shape, *blocks);
+  if (sums == formats::ProductSums::kChain) {
     if (std::string why = WhyTooManyFloats(shape, readers); !why.empty()) return why;
+  }
+  // Tiles multiply parts several times as fast as vectors do (docs/benchmarks/products.md).
+  if (sums == formats::ProductSums::kParts && readers == plan::CodeReaders::kQuick &&
+      !kernels::HasTiles()) {
+    return "ONNX Runtime's Conv is faster on processors without AMX: its products are those of "
+           "floats";
   }
   if (readers == plan::CodeReaders::kQuick && HasFewPositions(model, node)) {
     return "ONNX Runtime's Conv is faster: its output has few positions";

@@ -190,13 +190,14 @@ class ProductRewriter {
     cast(product.output, output, DataType::kFloat16);
   }
 
-  // Returns the format in which the left matrix arrives, if products with it are sums of integers.
+  // Returns the format in which the left matrix arrives, if products with it are no mere chains.
   std::string RowsOf(const Node& node, const weights::PackedWeight& weight) const {
     const std::optional<Node> producer = model_.Producer(node.input(0));
     if (!producer || producer->domain() != "bitpress" || !ops::IsQuantizer(*producer)) return "";
     const formats::FormatSpec rows = FormatOfQuantizer(*producer);
-    if (!rows.is_blocked() || !formats::IsWholeProduct({weight.spec, rows}) ||
-        !formats::WhyNoProduct({weight.spec, rows}).empty()) {
+    const formats::ProductFormats formats{weight.spec, rows};
+    if (formats::SumsOf(formats) == formats::ProductSums::kChain ||
+        !formats::WhyNoProduct(formats).empty()) {
       return "";
     }
     const int64_t axis = producer->GetInt("axis", 1);

@@ -30,6 +30,18 @@ class Window {
   std::span<const float> x_;
 };
 
+// Sums products whose parts begin anew at each position of the kernel.
+float SumParts(std::span<const float> seen, std::span<const float> weights, size_t channels) {
+  PartedSum sum;
+  for (size_t k = 0; k < seen.size(); ++k) {
+    const size_t channel = k % channels;
+    if (channel % size_t{kPartElements} == 0) sum.EndPart();
+    sum.Add(channel, seen[k], weights[k]);
+  }
+  sum.EndPart();
+  return sum.total;
+}
+
 float Finished(float value, const ConvolutionEnd& end) {
   if (value < 0) value *= end.slope;
   if (value < end.least) return end.least;
@@ -53,10 +65,13 @@ std::string WhyNoConvolution(const ConvolutionFormats& formats) {
   return WhyNoProduct({formats.input, formats.weight});
 }
 
-bool IsWholeConvolution(const ConvolutionFormats& formats, const ConvolutionShape& shape,
-                        WeightBlocks blocks) {
+ProductSums SumsOf(const ConvolutionFormats& formats, const ConvolutionShape& shape,
+                   WeightBlocks blocks) {
+  if (shape.groups > 1) return ProductSums::kChain;
   const bool is_along = blocks == WeightBlocks::kAlongChannels || shape.positions() == 1;
-  return is_along && shape.groups == 1 && IsWholeProduct({formats.input, formats.weight});
+  if (is_along && SumsOf({formats.input, formats.weight}) == ProductSums::kWhole)
+    return ProductSums::kWhole;
+  return shape.channels >= kLeastPartChannels ? ProductSums::kParts : ProductSums::kChain;
 }
 
 namespace ref {
@@ -65,7 +80,7 @@ void Convolve(const ConvolutionFormats& formats, const ConvolutionShape& shape, 
               std::span<const float> x, std::span<const float> w, const ConvolutionEnd& end,
               std::span<float> y) {
   BITPRESS_DCHECK(WhyNoConvolution(formats).empty());
-  const bool is_whole = IsWholeConvolution(formats, shape, blocks);
+  const ProductSums sums = SumsOf(formats, shape, blocks);
   const int64_t depth = shape.channels_of_group(), positions = shape.positions();
   const auto count = static_cast<size_t>(depth * positions);
   const Window window(shape, x);
@@ -78,15 +93,18 @@ void Convolve(const ConvolutionFormats& formats, const ConvolutionShape& shape, 
         for (int64_t column = 0; column < shape.output(1); ++column, ++i) {
           for (int64_t c = 0; c < depth; ++c) {
             for (int64_t p = 0; p < positions; ++p) {
-              const auto at = static_cast<size_t>(is_whole ? p * depth + c : c * positions + p);
+              const bool is_chain = sums == ProductSums::kChain;
+              const auto at = static_cast<size_t>(is_chain ? c * positions + p : p * depth + c);
               seen[at] = window.At(image, first + c, p, row, column);
               weights[at] = w[static_cast<size_t>((output * depth + c) * positions + p)];
             }
           }
           float sum = 0;
-          if (is_whole) {
+          if (sums == ProductSums::kWhole) {
             MultiplyBlocks({formats.input, formats.weight}, {positions, depth}, weights, seen,
                            {&sum, 1});
+          } else if (sums == ProductSums::kParts) {
+            sum = SumParts(seen, weights, static_cast<size_t>(depth));
           } else {
             for (size_t k = 0; k < count; ++k) sum = std::fma(seen[k], weights[k], sum);
           }

@@ -4,12 +4,14 @@
 //
 // A result is the sum of products, plus the bias, plus another tensor if there is one, then times a
 // slope if it is negative, and then limited. Values outside the input are zeros that are multiplied
-// as others are. The products are summed in one of two ways:
+// as others are. The products are summed in one of three ways:
 //   whole   if the weight's blocks run along the channels as those of the input do, and both have
 //           whole elements: as products in blocks (formats/block_products.h) of the weight's rows
 //           and of columns that hold one position of the kernel after another, each of them a
 //           segment of all channels;
-//   floats  otherwise: one chain of fused multiply-adds from zero, channel after channel, and
+//   parts   otherwise, if there is one group of at least kLeastPartChannels channels: as products
+//           in parts, of blocks of all channels, one position of the kernel after another;
+//   chain   otherwise: one chain of fused multiply-adds from zero, channel after channel, and
 //           position after position within a channel.
 #pragma once
 
@@ -78,9 +80,12 @@ struct ConvolutionEnd {
 // Returns why there is no such convolution, as a clause; "" if there is.
 std::string WhyNoConvolution(const ConvolutionFormats& formats);
 
-// Returns whether products are sums of integers. REQUIRES: WhyNoConvolution(formats) is empty.
-bool IsWholeConvolution(const ConvolutionFormats& formats, const ConvolutionShape& shape,
-                        WeightBlocks blocks);
+// With fewer channels, and in groups, parts would be too short to be worth their ends.
+inline constexpr int64_t kLeastPartChannels = 16;
+
+// REQUIRES: WhyNoConvolution(formats) is empty.
+ProductSums SumsOf(const ConvolutionFormats& formats, const ConvolutionShape& shape,
+                   WeightBlocks blocks);
 
 namespace ref {
 

@@ -28,7 +28,7 @@ std::string WhyNoProduct(const ProductFormats& formats) {
     return columns.is_blocked() ? fmt::format("{} has elements of more than 9 bits", columns.name)
                                 : fmt::format("{} has no blocks", columns.name);
   }
-  if (!IsWholeProduct(formats)) return "";
+  if (SumsOf(formats) != ProductSums::kWhole) return "";
   if (formats.rows->block_size != columns.block_size) {
     return fmt::format("blocks of {} and of {}", formats.rows->block_size, columns.block_size);
   }
@@ -38,8 +38,10 @@ std::string WhyNoProduct(const ProductFormats& formats) {
                                                  : fmt::format("blocks of {}", columns.block_size);
 }
 
-bool IsWholeProduct(const ProductFormats& formats) {
-  return formats.rows && IsWhole(*formats.rows) && IsWhole(formats.columns);
+ProductSums SumsOf(const ProductFormats& formats) {
+  if (!formats.rows || !BlockUnitsOf(*formats.rows)) return ProductSums::kChain;
+  const bool is_whole = IsWhole(*formats.rows) && IsWhole(formats.columns);
+  return is_whole ? ProductSums::kWhole : ProductSums::kParts;
 }
 
 namespace ref {
@@ -52,14 +54,17 @@ void MultiplyBlocks(const ProductFormats& formats, const SummedShape& summed,
   const size_t num_rows = depth > 0 ? a.size() / depth : 0;
   const size_t num_columns = depth > 0 ? b.size() / depth : 0;
   std::ranges::fill(c, 0.0F);
-  const bool is_whole = IsWholeProduct(formats);
+  const bool is_whole = SumsOf(formats) == ProductSums::kWhole;
+  const bool is_chain = SumsOf(formats) == ProductSums::kChain;
   const BlockUnits column_units = *BlockUnitsOf(formats.columns);
   const BlockUnits row_units = is_whole ? *BlockUnitsOf(*formats.rows) : BlockUnits{};
   const auto most = static_cast<size_t>(formats.columns.block_size);
+  const auto of_part = static_cast<size_t>(BlocksOfPart(formats.columns.block_size));
   for (size_t i = 0; i < num_rows; ++i) {
     for (size_t j = 0; j < num_columns; ++j) {
       float& sum = c[i * num_columns + j];
-      for (size_t k = 0; k < depth;) {
+      PartedSum parts;
+      for (size_t k = 0, block = 0; k < depth; ++block) {
         const size_t count = std::min(most, length - k % length);
         const std::span<const float> row = a.subspan(i * depth + k, count);
         const UnitBlock column = TakeApart(column_units, b.subspan(j * depth + k, count));
@@ -76,12 +81,21 @@ void MultiplyBlocks(const ProductFormats& formats, const SummedShape& summed,
                          is_nan ? std::nanf("") : UnitValue(whole_row.unit), sum);
         } else {
           const float unit = column.unit == kNanUnit ? std::nanf("") : column_unit;
+          if (block % of_part == 0) parts.EndPart();
           for (size_t n = 0; n < count; ++n) {
-            sum = std::fma(row[n], column.elements[n] * unit, sum);
+            const float value = column.elements[n] * unit;
+            if (is_chain) {
+              sum = std::fma(row[n], value, sum);
+              continue;
+            }
+            if (n > 0 && n % size_t{kPartElements} == 0) parts.EndPart();
+            parts.Add(n, row[n], value);
           }
         }
         k += count;
       }
+      parts.EndPart();
+      if (!is_whole && !is_chain) sum = parts.total;
     }
   }
 }

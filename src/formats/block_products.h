@@ -6,10 +6,20 @@
 //   whole:  the products of whole numbers are added exactly as integers, and each block with one
 //           float32 multiply-add to the sums of the blocks before it:
 //           sum = fma(float(row elements * column elements) * column unit, row unit, sum);
-//   floats: one chain of fused multiply-adds from zero, in order, of the row's floats and the
-//           column's values, which are elements times units: sum = fma(row, value, sum).
+//   parts:  where the rows have a block format, too: products of the rows' and the columns' values,
+//           in parts of up to kPartElements elements, which are as many whole blocks as fit, or a
+//           piece of a longer block. The elements with even places in their block and those with
+//           odd ones have a chain of fused multiply-adds each, from zero and in order:
+//           even = fma(row, value, even); and behind the part sum = sum + (even + odd).
+//           Tiles of AMX sum so. Short chains lose less by rounding than a long one.
+//   chain:  otherwise: one chain of fused multiply-adds from zero, in order:
+//           sum = fma(row, value, sum).
+// A column's values are elements times units.
 #pragma once
 
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -34,11 +44,35 @@ struct SummedShape {
   int64_t num_elements() const { return segments * length; }
 };
 
+enum class ProductSums { kWhole, kParts, kChain };
+
+// The most elements of a part.
+inline constexpr int64_t kPartElements = 32;
+
+// Returns how many blocks of the columns a part has, if blocks are not longer than it.
+inline int64_t BlocksOfPart(int64_t block_size) {
+  return std::max<int64_t>(1, kPartElements / block_size);
+}
+
+// A sum in parts: of the parts before, and the chains of this one.
+struct PartedSum {
+  float total = 0, even = 0, odd = 0;
+
+  void Add(size_t place, float row, float value) {
+    float& chain = place % 2 == 0 ? even : odd;
+    chain = std::fma(row, value, chain);
+  }
+  void EndPart() {
+    total += even + odd;
+    even = odd = 0;
+  }
+};
+
 // Returns why there is no such product, as a clause; "" if there is.
 std::string WhyNoProduct(const ProductFormats& formats);
 
-// Returns whether products are sums of integers. REQUIRES: WhyNoProduct(formats) is empty.
-bool IsWholeProduct(const ProductFormats& formats);
+// REQUIRES: WhyNoProduct(formats) is empty.
+ProductSums SumsOf(const ProductFormats& formats);
 
 namespace ref {
 

@@ -61,19 +61,6 @@ HWY_INLINE void AddPieces(const uint8_t* codes, size_t code_stride, const int32_
   words.Finish(block);
 }
 
-// The sums of vectors of positions go here: to the outputs from `index` on of each plane, `count`
-// of them, or to `sums`, a strip apart for each output channel.
-struct Target {
-  size_t index = 0, count = 0;
-  float* sums = nullptr;
-
-  HWY_INLINE Target Behind(size_t vectors) const {
-    const size_t positions = vectors * kLanes;
-    if (sums != nullptr) return {0, 0, sums + positions};
-    return {index + positions, count > positions ? count - positions : 0, nullptr};
-  }
-};
-
 // Sums output channels for positions [at, at + lanes * kVectors) of a tile. kPieces is the usual
 // number of pieces of a block, 0 if that is no constant, and kOneBlock if there is one block.
 template <bool kIsBytes, size_t kPieces, size_t kOutputs, size_t kVectors>
@@ -128,29 +115,7 @@ HWY_INLINE void SumWhole(const ConvolutionTask& task, size_t output, size_t at,
     starts += kOutputGroup;
     units += kOutputGroup;
   }
-  if (target.sums != nullptr) {
-    for (size_t r = 0; r < kOutputs; ++r) {
-      for (size_t v = 0; v < kVectors; ++v) {
-        hn::StoreU(values[r][v], kDf, target.sums + r * kStripPositions + v * kLanes);
-      }
-    }
-    return;
-  }
-  const ConvolutionOutput& end = *task.output;
-  const bool is_all = target.count >= kVectors * kLanes;
-  for (size_t r = 0; r < kOutputs; ++r) {
-    const Finish finish(end, output + r);
-    const size_t to = PlaneOf(task, output + r) + target.index;
-    const float* const other = end.other != nullptr ? end.other + to : nullptr;
-    if (HWY_LIKELY(is_all)) {
-      finish.WriteAll(values[r], other, end.data + to);
-      continue;
-    }
-    for (size_t v = 0; v < kVectors && v * kLanes < target.count; ++v) {
-      finish.Write(values[r][v], other != nullptr ? other + v * kLanes : nullptr,
-                   end.data + to + v * kLanes, target.count - v * kLanes);
-    }
-  }
+  PutSums(task, output, values, target);
 }
 
 // Sums as many positions as whole groups of kVectors vectors take, and moves behind them. It is no

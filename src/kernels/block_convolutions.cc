@@ -22,7 +22,7 @@
 #include "kernels/convolution_floats-inl.h"
 #ifndef BITPRESS_PRODUCTS_WITH_DOT
 namespace bitpress::kernels::HWY_NAMESPACE {
-void ConvolveWhole(const ConvolutionTask& task) { ConvolveWholePortably(task); }
+void ConvolveWhole(const ConvolutionTask& task) { ConvolveCodesPortably(task); }
 void ConvolveFloats(const ConvolutionTask& task) { ConvolveFloatsPortably(task); }
 }  // namespace bitpress::kernels::HWY_NAMESPACE
 #endif
@@ -67,7 +67,7 @@ BlockConvolution::BlockConvolution(const ConvolutionWeights& weights, int64_t im
     depthwise_.emplace(weights, shape_, x, output);
     return;
   }
-  weights.is_whole() ? PlanWhole() : PlanFloats();
+  weights.has_codes() ? PlanCodes() : PlanFloats();
   // There is room for vectors of outputs, whole rows, and what reading writes behind. (Strides of
   // powers of two would also put many pieces into one set of the cache.)
   const size_t positions = tile_positions_ + grid_.reach();
@@ -76,12 +76,12 @@ BlockConvolution::BlockConvolution(const ConvolutionWeights& weights, int64_t im
             2 * kPanelColumns;
   tiles_per_image_ = CeilDivide(grid_.num_positions(), tile_positions_);
   num_tiles_ = static_cast<size_t>(images) * tiles_per_image_;
-  if (!weights.is_whole()) {
-    const size_t taps = grid_.taps().size();
-    for (size_t k = 0; k < weights.depth(); ++k) {
-      const PlaneGrid::Tap& tap = grid_.taps()[k % taps];
-      offsets_.push_back((k / taps * grid_.num_phases() + tap.phase) * stored_ + tap.offset);
+  if (!weights.has_codes()) {
+    for (const ConvolutionWeights::Factor& factor : weights.factors()) {
+      const PlaneGrid::Tap& tap = grid_.taps()[factor.position];
+      offsets_.push_back((factor.channel * grid_.num_phases() + tap.phase) * stored_ + tap.offset);
     }
+    ShareTiles();
     return;
   }
   size_t end = 0;
@@ -97,18 +97,10 @@ BlockConvolution::BlockConvolution(const ConvolutionWeights& weights, int64_t im
           {tap.phase * end + block_codes_[b] + 4 * tap.offset, units, weights.pieces_of(b)});
     }
   }
-  if (num_tiles_ >= kManyTiles) return;
-  outputs_per_chunk_ = std::max<size_t>(
-      kManyTiles, RoundUp(CeilDivide(static_cast<size_t>(shape_.outputs), kManyTiles),
-                          weights.form() == ColumnForm::kTiles ? kTileRows : kOutputGroup));
-  chunks_ = CeilDivide(static_cast<size_t>(shape_.outputs), outputs_per_chunk_);
-  for (size_t i = 0; i < num_tiles_; ++i) {
-    shared_.push_back(TileOf(i));
-    shared_scratch_.push_back(AllocateCodes(shared_.back()));
-  }
+  ShareTiles();
 }
 
-void BlockConvolution::PlanWhole() {
+void BlockConvolution::PlanCodes() {
   // A tile reads positions twice that are in reach of the one before it.
   const size_t bytes = 4 * grid_.num_phases() * weights_.pieces_per_output() / grid_.taps().size();
   const size_t in_cache =
@@ -128,9 +120,30 @@ void BlockConvolution::PlanFloats() {
   // Tiles are whole rows. One reads rows twice that are in reach of the one before it.
   const size_t bytes = channels * grid_.num_phases() * sizeof(float);
   const size_t wanted = std::max(4 * kTileBytes / bytes, 4 * grid_.reach());
+  outputs_per_chunk_ = groups_per_chunk_ * static_cast<size_t>(shape_.outputs_of_group());
+  if (grid_.has_the_input()) {
+    tile_positions_ =
+        std::min(RoundUp(std::min(wanted, kMostPositions), kStripPositions), grid_.num_positions());
+    return;
+  }
   const size_t rows = std::max<size_t>(1, wanted / grid_.pitch());
   const size_t all_rows = CeilDivide(grid_.num_positions(), grid_.pitch());
   tile_positions_ = std::min(rows, all_rows) * grid_.pitch();
+}
+
+void BlockConvolution::ShareTiles() {
+  if (num_tiles_ >= kManyTiles || shape_.groups > 1) return;
+  const bool is_in_tiles = weights_.has_codes() && weights_.form() == ColumnForm::kTiles;
+  const auto outputs = static_cast<size_t>(shape_.outputs);
+  outputs_per_chunk_ = std::max(
+      kManyTiles, RoundUp(CeilDivide(outputs, kManyTiles), is_in_tiles ? kTileRows : kOutputGroup));
+  chunks_ = CeilDivide(outputs, outputs_per_chunk_);
+  for (size_t i = 0; i < num_tiles_; ++i) {
+    ConvolutionTile& tile = shared_.emplace_back(TileOf(i));
+    shared_scratch_.push_back(weights_.has_codes()
+                                  ? AllocateCodes(tile)
+                                  : AllocateFloats(tile, static_cast<size_t>(shape_.channels)));
+  }
 }
 
 const float* BlockConvolution::Plane(size_t image, size_t channel) const {
@@ -143,9 +156,8 @@ ConvolutionTile BlockConvolution::TileOf(size_t index) const {
   tile.begin = index % tiles_per_image_ * tile_positions_;
   tile.end = std::min(tile.begin + tile_positions_, grid_.num_positions());
   tile.stored = stored_;
-  const size_t step = weights_.is_whole() ? kStripPositions : tile_positions_;
-  for (size_t strip = tile.begin; strip < tile.end; strip += step) {
-    grid_.ForEachRun(strip, std::min(strip + step, tile.end),
+  for (size_t strip = tile.begin; strip < tile.end; strip += kStripPositions) {
+    grid_.ForEachRun(strip, std::min(strip + kStripPositions, tile.end),
                      [&](const PlaneGrid::Run& run) { tile.runs.push_back(run); });
   }
   return tile;
@@ -160,11 +172,22 @@ Scratch BlockConvolution::AllocateCodes(ConvolutionTile& tile) const {
   return scratch;
 }
 
+Scratch BlockConvolution::AllocateFloats(ConvolutionTile& tile, size_t channels) const {
+  Scratch scratch(channels * channel_floats() * sizeof(float));
+  tile.values = scratch.data<float>();
+  return scratch;
+}
+
 void BlockConvolution::QuantizeCodes(ConvolutionTile& tile, size_t phase, size_t block) const {
   const size_t first = block * weights_.block_size(), count = weights_.channels_of(block);
-  ColumnCodes out{
-      weights_.pieces_of(block), weights_.form(), weights_.offset(), nullptr, 4 * stored_, nullptr,
-      &has_large_unit_};
+  ColumnCodes out{weights_.pieces_of(block),
+                  weights_.form(),
+                  weights_.offset(),
+                  nullptr,
+                  4 * stored_,
+                  nullptr,
+                  &has_large_unit_,
+                  weights_.least_tile_column()};
   const auto quantize = [&](const float* values, size_t at, size_t columns, size_t stride) {
     out.codes = tile.codes + phase * block_codes_.back() + block_codes_[block] + 4 * at;
     out.units = tile.units + (phase * weights_.blocks_per_segment() + block) * stored_ + at;
@@ -189,10 +212,15 @@ void BlockConvolution::QuantizeCodes(ConvolutionTile& tile, size_t phase, size_t
 
 void BlockConvolution::QuantizeFloats(const ConvolutionTile& tile, size_t channel, size_t count,
                                       float* values) const {
+  if (grid_.has_the_input()) {
+    quantizer_.RunColumns(Plane(tile.image, channel) + tile.begin, grid_.input_size(), values,
+                          stored_, count, tile.end - tile.begin);
+    return;
+  }
   BITPRESS_DCHECK(tile.begin % grid_.pitch() == 0);
   const size_t rows = CeilDivide(tile.end - tile.begin + grid_.reach(), grid_.pitch());
   // Padding is what no row writes.
-  std::fill_n(values, count * grid_.num_phases() * stored_, 0.0F);
+  std::fill_n(values, count * channel_floats(), 0.0F);
   const size_t first = tile.begin / grid_.pitch() * grid_.stride_y();
   const Scratch scratch((count * grid_.width() + kMostBehind) * sizeof(float));
   for (size_t row = 0; row < rows * grid_.stride_y(); ++row) {
@@ -227,34 +255,43 @@ void BlockConvolution::QuantizeRow(const float* from, size_t count, size_t row, 
   }
 }
 
-size_t BlockConvolution::num_column_tasks() const {
-  return shared_.size() * grid_.num_phases() * weights_.blocks_per_segment();
+size_t BlockConvolution::column_tasks_per_tile() const {
+  if (weights_.has_codes()) return grid_.num_phases() * weights_.blocks_per_segment();
+  return CeilDivide(static_cast<size_t>(shape_.channels),
+                    static_cast<size_t>(weights_.input_format().block_size));
 }
 
 void BlockConvolution::RunColumnTask(size_t task) {
-  const size_t per_phase = weights_.blocks_per_segment();
-  const size_t per_tile = grid_.num_phases() * per_phase;
-  const size_t index = task % per_tile;
-  QuantizeCodes(shared_[task / per_tile], index / per_phase, index % per_phase);
+  const size_t index = task % column_tasks_per_tile();
+  ConvolutionTile& tile = shared_[task / column_tasks_per_tile()];
+  if (weights_.has_codes()) {
+    const size_t per_phase = weights_.blocks_per_segment();
+    QuantizeCodes(tile, index / per_phase, index % per_phase);
+    return;
+  }
+  const auto block = static_cast<size_t>(weights_.input_format().block_size);
+  const size_t channel = index * block;
+  QuantizeFloats(tile, channel, std::min(block, static_cast<size_t>(shape_.channels) - channel),
+                 tile.values + channel * channel_floats());
 }
 
 void BlockConvolution::RunTask(size_t task) const {
   if (depthwise_) return depthwise_->RunTask(task);
   const size_t index = task / chunks_, chunk = task % chunks_;
-  if (!weights_.is_whole()) return RunFloats(index, chunk);
+  if (!weights_.has_codes()) return RunFloats(index, chunk);
   const auto outputs = static_cast<size_t>(shape_.outputs);
   const size_t begin = chunk * outputs_per_chunk_;
   const size_t end = std::min(begin + outputs_per_chunk_, outputs);
-  if (!shared_.empty()) return RunWhole(shared_[index], begin, end);
+  if (!shared_.empty()) return RunCodes(shared_[index], begin, end);
   ConvolutionTile tile = TileOf(index);
   const Scratch scratch = AllocateCodes(tile);
   for (size_t phase = 0; phase < grid_.num_phases(); ++phase) {
     for (size_t b = 0; b < weights_.blocks_per_segment(); ++b) QuantizeCodes(tile, phase, b);
   }
-  RunWhole(tile, begin, end);
+  RunCodes(tile, begin, end);
 }
 
-void BlockConvolution::RunWhole(const ConvolutionTile& tile, size_t begin, size_t end) const {
+void BlockConvolution::RunCodes(const ConvolutionTile& tile, size_t begin, size_t end) const {
   ConvolutionTask task;
   task.weights = &weights_;
   task.tile = &tile;
@@ -263,7 +300,7 @@ void BlockConvolution::RunWhole(const ConvolutionTile& tile, size_t begin, size_
   task.output_size = grid_.output_size();
   task.output_begin = begin;
   task.output_end = end;
-  if (has_large_unit_) return ConvolveWholePortably(task);
+  if (has_large_unit_) return ConvolveCodesPortably(task);
   if (weights_.form() == ColumnForm::kTiles) return TileConvolutionKernel()(task);
   const size_t target = ChosenTargetIndex();
   const bool has_dot = weights_.form() == ColumnForm::kBytes && HasDotProducts();
@@ -271,30 +308,33 @@ void BlockConvolution::RunWhole(const ConvolutionTile& tile, size_t begin, size_
 }
 
 void BlockConvolution::RunFloats(size_t index, size_t chunk) const {
-  ConvolutionTile tile = TileOf(index);
-  const size_t first_group = chunk * groups_per_chunk_;
-  const size_t last_group =
-      std::min(first_group + groups_per_chunk_, static_cast<size_t>(shape_.groups));
   const auto channels = static_cast<size_t>(shape_.channels_of_group());
-  const auto outputs = static_cast<size_t>(shape_.outputs_of_group());
-  const auto block = static_cast<size_t>(weights_.input_format().block_size);
+  const auto of_group = static_cast<size_t>(shape_.outputs_of_group());
   ConvolutionTask task;
   task.weights = &weights_;
-  task.tile = &tile;
   task.output = &output_;
   task.output_size = grid_.output_size();
-  task.output_begin = first_group * outputs;
-  task.output_end = last_group * outputs;
+  task.output_begin = chunk * outputs_per_chunk_;
+  task.output_end =
+      std::min(task.output_begin + outputs_per_chunk_, static_cast<size_t>(shape_.outputs));
   task.offsets = offsets_.data();
-  task.first_channel = first_group * channels;
-  task.channel_floats = grid_.num_phases() * stored_;
-  const size_t end = last_group * channels;
-  const Scratch scratch((end - task.first_channel) * task.channel_floats * sizeof(float));
-  tile.values = scratch.data<float>();
+  task.channel_floats = channel_floats();
+  if (!shared_.empty()) {
+    task.tile = &shared_[index];
+    kFloatsTable[ChosenTargetIndex()](task);
+    return;
+  }
+  // Chunks have whole groups.
+  task.first_channel = task.output_begin / of_group * channels;
+  const size_t end = task.output_end / of_group * channels;
+  const auto block = static_cast<size_t>(weights_.input_format().block_size);
+  ConvolutionTile tile = TileOf(index);
+  const Scratch scratch = AllocateFloats(tile, end - task.first_channel);
   for (size_t c = task.first_channel; c < end; c += block) {
     QuantizeFloats(tile, c, std::min(block, end - c),
-                   tile.values + (c - task.first_channel) * task.channel_floats);
+                   tile.values + (c - task.first_channel) * channel_floats());
   }
+  task.tile = &tile;
   kFloatsTable[ChosenTargetIndex()](task);
 }
 

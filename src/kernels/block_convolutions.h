@@ -35,7 +35,7 @@ class BlockConvolution {
 
   // The tasks of the first loop, which quantizes what several tasks of the second read; there may
   // be none. Then those of the second, which multiply.
-  size_t num_column_tasks() const;
+  size_t num_column_tasks() const { return shared_.size() * column_tasks_per_tile(); }
   void RunColumnTask(size_t task);
   size_t num_tasks() const { return depthwise_ ? depthwise_->num_tasks() : num_tiles_ * chunks_; }
   void RunTask(size_t task) const;
@@ -43,8 +43,10 @@ class BlockConvolution {
   void Run();
 
  private:
-  void PlanWhole();
+  void PlanCodes();
   void PlanFloats();
+  // Lets several tasks share a tile, if there are few tiles.
+  void ShareTiles();
   // Returns a tile without columns.
   ConvolutionTile TileOf(size_t index) const;
   // Quantizes a block of channels of a tile: to codes, or to floats at `values`.
@@ -55,9 +57,13 @@ class BlockConvolution {
   // from the first that the tile reads. `quantized` holds such a row.
   void QuantizeRow(const float* from, size_t count, size_t row, float* quantized,
                    float* values) const;
-  // Returns the memory that a tile has its columns in now.
+  size_t column_tasks_per_tile() const;
+  // The floats of a channel of a tile.
+  size_t channel_floats() const { return grid_.num_phases() * stored_; }
+  // Return the memory that a tile has its columns in now: codes, or floats of some channels.
   Scratch AllocateCodes(ConvolutionTile& tile) const;
-  void RunWhole(const ConvolutionTile& tile, size_t begin, size_t end) const;
+  Scratch AllocateFloats(ConvolutionTile& tile, size_t channels) const;
+  void RunCodes(const ConvolutionTile& tile, size_t begin, size_t end) const;
   void RunFloats(size_t tile, size_t chunk) const;
   const float* Plane(size_t image, size_t channel) const;
 
@@ -70,10 +76,10 @@ class BlockConvolution {
   FakeQuantizer quantizer_;                        // of columns of a block
   size_t tile_positions_ = 0, stored_ = 0;
   size_t tiles_per_image_ = 0, num_tiles_ = 0;
-  size_t chunks_ = 1;             // tasks of a tile
-  size_t outputs_per_chunk_ = 0;  // whole products
-  size_t groups_per_chunk_ = 0;   // floats
-  // Whole products: what each block of the sums reads, and the tiles that several tasks read.
+  size_t chunks_ = 1;  // tasks of a tile
+  size_t outputs_per_chunk_ = 0;
+  size_t groups_per_chunk_ = 0;  // floats
+  // Codes: what each block of the sums reads, and the tiles that several tasks read.
   std::vector<BlockColumns> blocks_;
   std::vector<size_t> block_codes_;  // the offsets of the codes of a phase's blocks, and their end
   std::vector<ConvolutionTile> shared_;

@@ -48,6 +48,14 @@ float SumWhole(const ConvolutionTask& task, size_t output, size_t at) {
   return sum;
 }
 
+// Returns a value of a column in tiles: element k of a block, at a position.
+float TileValue(const ConvolutionTile& tile, const BlockColumns& block, size_t k, size_t at) {
+  uint16_t value;
+  std::memcpy(&value, tile.codes + block.codes + 4 * (k / 2 * tile.stored + at) + 2 * (k % 2),
+              sizeof(value));
+  return FloatOfBfloat16(value);
+}
+
 // The exact sum of a block, which tiles have as values, is turned into that of its elements again.
 float SumTiles(const ConvolutionTask& task, size_t output, size_t at) {
   const ConvolutionWeights& weights = *task.weights;
@@ -60,11 +68,8 @@ float SumTiles(const ConvolutionTask& task, size_t output, size_t at) {
     const BlockColumns& block = (*task.blocks)[b];
     double products = 0;
     for (size_t k = 0; k < depth; ++k) {
-      uint16_t value;
-      std::memcpy(&value, tile.codes + block.codes + 4 * (k / 2 * tile.stored + at) + 2 * (k % 2),
-                  sizeof(value));
       const size_t place = (k / tile_depth * kTileRows + row) * tile_depth + k % tile_depth;
-      products += double{FloatOfBfloat16(value)} * double{FloatOfBfloat16(factors[place])};
+      products += double{TileValue(tile, block, k, at)} * double{FloatOfBfloat16(factors[place])};
     }
     factors += kTileRows * depth;
     if (products == 0) continue;
@@ -76,6 +81,20 @@ float SumTiles(const ConvolutionTask& task, size_t output, size_t at) {
   return sum;
 }
 
+float SumTileParts(const ConvolutionTask& task, size_t output, size_t at) {
+  const size_t depth = task.weights->tile_depth(), row = output % kTileRows;
+  const uint16_t* factors = task.weights->tiles(output - row) + row * depth;
+  formats::PartedSum sum;
+  for (const BlockColumns& block : *task.blocks) {
+    for (size_t k = 0; k < depth; ++k) {
+      sum.Add(k, TileValue(*task.tile, block, k, at), FloatOfBfloat16(factors[k]));
+    }
+    sum.EndPart();
+    factors += kTileRows * depth;
+  }
+  return sum.total;
+}
+
 float SumFloats(const ConvolutionTask& task, size_t output, size_t at) {
   const formats::ConvolutionShape& shape = task.weights->shape();
   const size_t group = output / static_cast<size_t>(shape.outputs_of_group());
@@ -83,11 +102,20 @@ float SumFloats(const ConvolutionTask& task, size_t output, size_t at) {
   const float* const values =
       task.tile->values + (channel - task.first_channel) * task.channel_floats + at;
   const float* const factors = task.weights->values(output);
-  float sum = 0;
-  for (size_t k = 0; k < task.weights->depth(); ++k) {
-    sum = std::fma(values[task.offsets[k]], factors[k], sum);
+  formats::PartedSum sum;
+  if (task.weights->sums() == formats::ProductSums::kChain) {
+    for (size_t k = 0; k < task.weights->depth(); ++k) {
+      sum.Add(0, values[task.offsets[k]], factors[k]);
+    }
+    return sum.even;
   }
-  return sum;
+  size_t begin = 0;
+  for (const size_t end : task.weights->part_ends()) {
+    for (size_t k = begin; k < end; ++k) sum.Add(k - begin, values[task.offsets[k]], factors[k]);
+    sum.EndPart();
+    begin = end;
+  }
+  return sum.total;
 }
 
 template <class Function>
@@ -112,8 +140,10 @@ void ForEachOutput(const ConvolutionTask& task, Function&& sum_of) {
 
 }  // namespace
 
-void ConvolveWholePortably(const ConvolutionTask& task) {
-  ForEachOutput(task, task.weights->form() == ColumnForm::kTiles ? SumTiles : SumWhole);
+void ConvolveCodesPortably(const ConvolutionTask& task) {
+  if (task.weights->form() != ColumnForm::kTiles) return ForEachOutput(task, SumWhole);
+  const bool is_whole = task.weights->sums() == formats::ProductSums::kWhole;
+  ForEachOutput(task, is_whole ? SumTiles : SumTileParts);
 }
 void ConvolveFloatsPortably(const ConvolutionTask& task) { ForEachOutput(task, SumFloats); }
 

@@ -21,7 +21,7 @@ namespace bitpress::kernels {
 
 ConvolutionKernel TileConvolutionKernel() {
 #if BITPRESS_HAS_TILES
-  return &N_AVX3::with_tiles::ConvolveWhole;
+  return &N_AVX3::with_tiles::Convolve;
 #else
   return nullptr;
 #endif

@@ -14,6 +14,7 @@
 #include <cstring>
 #include <vector>
 
+#include "base/round_up.h"
 #include "kernels/product_codes-inl.h"
 #include "kernels/product_floats-inl.h"
 #include "kernels/product_sums-inl.h"
@@ -188,7 +189,7 @@ void MultiplyTile(const ProductTask& task, const Part& part, size_t row) {
     const size_t panel_floats =
         (part.end - part.begin) * task.panels->padded_block() * kPanelColumns;
     if (part.decoded != nullptr) {
-      AddFloats(task, part.decoded, panel_floats, row, part.begin, part.end, sums);
+      AddFloats(task, {part.decoded, panel_floats}, row, part.begin, part.end, sums);
     } else if constexpr (kRows == 1) {
       AddFloatRow<kCodes>(task, part.tile, row, part.end, sums);
     }
@@ -251,6 +252,7 @@ void MultiplyPanels(const ProductTask& task, size_t panel, std::vector<uint8_t>&
       std::max<size_t>(1, kDecodedBytes / std::max<size_t>(1, block_bytes * kPanels));
   const size_t pieces = std::max<size_t>(1, (num_blocks + most - 1) / most);
   size_t step = std::max<size_t>(1, (num_blocks + pieces - 1) / pieces);
+  if (kIsFloat) step = RoundUp(step, panels.blocks_of_part());
   if (num_rows <= (kIsFloat ? 1 : kTileRows)) step = std::max<size_t>(1, num_blocks);
   if (is_decoded) buffer.resize(std::min(step, num_blocks) * block_bytes * kPanels);
   for (size_t begin = 0; begin == 0 || begin < num_blocks; begin += step) {

@@ -82,7 +82,9 @@ size_t ElementsOfGroup(PanelCodes codes) {
 }
 
 RowForm FormOf(const ProductPanels& panels, const std::optional<formats::FormatSpec>& rows) {
-  if (!formats::IsWholeProduct({panels.spec(), rows})) return RowForm::kFloats;
+  if (formats::SumsOf({panels.spec(), rows}) != formats::ProductSums::kWhole) {
+    return RowForm::kFloats;
+  }
   const formats::BlockUnits rule = *formats::BlockUnitsOf(*rows);
   if (panels.codes_kind() == PanelCodes::kNine || rule.largest > INT8_MAX) return RowForm::kWords;
   if (DotKernel() != nullptr) return RowForm::kBytes;
@@ -92,12 +94,15 @@ RowForm FormOf(const ProductPanels& panels, const std::optional<formats::FormatS
 }
 
 // Returns whether tiles multiply such a product, and do so faster than vectors: these multiply few
-// rows while tiles wait for columns to be decoded, but not in blocks of 16 or by words.
+// rows while tiles wait for columns to be decoded, but not in blocks of 16, by words or floats.
 bool AreQuickInTiles(const ProductPanels& panels, const std::optional<formats::FormatSpec>& rows,
                      size_t num_rows) {
-  if (!HasTiles() || panels.num_blocks() == 0 || !panels.has_close_units() ||
-      !formats::IsWholeProduct({panels.spec(), rows})) {
-    return false;
+  if (!HasTiles() || panels.num_blocks() == 0 || !panels.has_close_units()) return false;
+  const formats::ProductSums sums = formats::SumsOf({panels.spec(), rows});
+  if (sums == formats::ProductSums::kChain) return false;
+  if (sums == formats::ProductSums::kParts) {
+    // Parts must be those of tiles.
+    return num_rows >= kTileRows && panels.padded_block() % kTileDepth == 0;
   }
   const bool is_quick = panels.padded_block() != 16 && FormOf(panels, rows) == RowForm::kBytes;
   return num_rows >= (is_quick ? 48U : 16U) && FitsTiles(panels.rule()) &&
@@ -118,11 +123,12 @@ BlockProduct::BlockProduct(const ProductPanels& panels,
       format_(rows),
       input_(input),
       output_(output),
+      sums_(formats::SumsOf({panels.spec(), rows})),
       rows_(panels, rows,
             AreQuickInTiles(panels, rows, input.num_rows) ? RowForm::kTiles : FormOf(panels, rows),
             input.data, input.num_rows, input.stride) {
   BITPRESS_DCHECK(formats::WhyNoProduct({panels.spec(), rows}).empty());
-  if (formats::IsWholeProduct({panels.spec(), rows})) {
+  if (sums_ == formats::ProductSums::kWhole) {
     steps_in_words_ = StepsInWords(panels.largest_code(), -formats::BlockUnitsOf(*rows)->least());
   }
   // Tasks of many rows decode their columns only once, but there are some for every thread.
@@ -146,7 +152,7 @@ BlockProduct::BlockProduct(const ProductPanels& panels,
 }
 
 void BlockProduct::RunTask(size_t task) const {
-  ProductTask part{&panels_, &rows_, &output_, steps_in_words_, 0, 0, 0, 0};
+  ProductTask part{&panels_, &rows_, &output_, sums_, steps_in_words_, 0, 0, 0, 0};
   part.row_begin = task / panel_chunks_ * rows_per_chunk_;
   part.row_end = std::min(part.row_begin + rows_per_chunk_, rows_.num_rows());
   part.panel_begin = task % panel_chunks_ * panels_per_chunk_;

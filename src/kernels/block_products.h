@@ -68,6 +68,7 @@ class BlockProduct {
   std::optional<formats::FormatSpec> format_;  // of the rows
   ProductInput input_;
   ProductOutput output_;
+  formats::ProductSums sums_;
   ProductRows rows_;
   size_t steps_in_words_ = 0;
   size_t rows_per_chunk_ = 1, row_chunks_ = 0;

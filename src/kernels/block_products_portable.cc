@@ -1,4 +1,5 @@
 // Products in blocks without vector instructions, for processors that have none of the targets.
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstring>
@@ -74,22 +75,30 @@ class PortableReader {
   const ProductPanels& panels_;
 };
 
-// Adds a block of a row to the sums of a panel.
-void AddBlock(const ProductTask& task, size_t row, size_t block, const float* elements,
-              const float* units, float* sums) {
-  const size_t depth = task.panels->padded_block();
-  if (task.rows->form() == RowForm::kFloats) {
-    const float* const row_floats =
-        reinterpret_cast<const float*>(task.rows->elements(row)) + block * depth;
-    for (size_t column = 0; column < kPanelColumns; ++column) {
-      const float unit = std::isinf(units[column]) ? std::nanf("") : units[column];
-      for (size_t k = 0; k < depth; ++k) {
-        sums[column] =
-            std::fma(row_floats[k], elements[k * kPanelColumns + column] * unit, sums[column]);
-      }
+// Adds a block of a row of floats to the sums of a panel.
+void AddFloatBlock(const ProductTask& task, size_t row, size_t block, const float* elements,
+                   const float* units, formats::PartedSum* sums) {
+  constexpr size_t kMost = formats::kPartElements;
+  const ProductPanels& panels = *task.panels;
+  const size_t depth = panels.padded_block();
+  const bool is_long = static_cast<size_t>(panels.spec().block_size) > kMost;
+  const bool is_chain = task.sums == formats::ProductSums::kChain;
+  const auto* const floats =
+      reinterpret_cast<const float*>(task.rows->elements(row)) + block * depth;
+  for (size_t column = 0; column < kPanelColumns; ++column) {
+    const float unit = std::isinf(units[column]) ? std::nanf("") : units[column];
+    if (!is_chain && block % panels.blocks_of_part() == 0) sums[column].EndPart();
+    for (size_t k = 0; k < depth; ++k) {
+      if (!is_chain && is_long && k > 0 && k % kMost == 0) sums[column].EndPart();
+      sums[column].Add(is_chain ? 0 : k, floats[k], elements[k * kPanelColumns + column] * unit);
     }
-    return;
   }
+}
+
+// Adds a block of a row of whole numbers to the sums of a panel.
+void AddWholeBlock(const ProductTask& task, size_t row, size_t block, const float* elements,
+                   const float* units, formats::PartedSum* sums) {
+  const size_t depth = task.panels->padded_block();
   constexpr size_t kPlaceOfWord[] = {0, 2, 1, 3};
   const uint8_t* const row_elements =
       task.rows->elements(row) + block * depth * BytesOf(task.rows->form());
@@ -107,8 +116,8 @@ void AddBlock(const ProductTask& task, size_t row, size_t block, const float* el
   }
   const float row_unit = task.rows->units(row)[block];
   for (size_t column = 0; column < kPanelColumns; ++column) {
-    sums[column] =
-        std::fma(static_cast<float>(whole[column]) * units[column], row_unit, sums[column]);
+    float& sum = sums[column].total;
+    sum = std::fma(static_cast<float>(whole[column]) * units[column], row_unit, sum);
   }
 }
 
@@ -120,9 +129,10 @@ void MultiplyPortably(const ProductTask& task) {
   const PortableReader reader(panels);
   const size_t num_rows = task.row_end - task.row_begin;
   std::vector<float> elements(panels.padded_block() * kPanelColumns);
-  std::vector<float> sums(num_rows * kPanelColumns);
+  const auto add = task.rows->form() == RowForm::kFloats ? AddFloatBlock : AddWholeBlock;
+  std::vector<formats::PartedSum> sums(num_rows * kPanelColumns);
   for (size_t panel = task.panel_begin; panel < task.panel_end; ++panel) {
-    std::fill(sums.begin(), sums.end(), 0.0F);
+    std::ranges::fill(sums, formats::PartedSum{});
     for (size_t block = 0; block < panels.num_blocks(); ++block) {
       reader.Decode(panel, block, elements.data());
       float units[kPanelColumns];
@@ -131,14 +141,15 @@ void MultiplyPortably(const ProductTask& task) {
         units[column] = std::bit_cast<float>(unit << 23U);
       }
       for (size_t i = 0; i < num_rows; ++i) {
-        AddBlock(task, task.row_begin + i, block, elements.data(), units, &sums[i * kPanelColumns]);
+        add(task, task.row_begin + i, block, elements.data(), units, &sums[i * kPanelColumns]);
       }
     }
     const size_t first = panel * kPanelColumns;
     for (size_t i = 0; i < num_rows; ++i) {
       float* const to = output.data + (task.row_begin + i) * output.stride + first;
       for (size_t c = 0; c < kPanelColumns && first + c < panels.num_columns(); ++c) {
-        float sum = sums[i * kPanelColumns + c];
+        sums[i * kPanelColumns + c].EndPart();
+        float sum = sums[i * kPanelColumns + c].total;
         if (output.bias != nullptr) sum += output.bias[first + c];
         sum = sum < output.least ? output.least : sum;
         to[c] = sum > output.largest ? output.largest : sum;

@@ -6,6 +6,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "kernels/tile_convolution_units.h"
+
 namespace bitpress::kernels {
 
 // The elements in a piece of 32 bits, the lowest first.
@@ -28,6 +30,7 @@ struct ColumnCodes {
   // Set if a unit is above kLargestQuickUnit (whole_block.h), and not that of NaN, or outside of
   // what tiles take.
   std::atomic<bool>* has_large_unit = nullptr;
+  uint8_t least_tile_column = kLeastTileColumn;
 };
 
 // Returns the piece of ElementsOfPiece(form) numbers. REQUIRES: form is not kTiles.

@@ -69,6 +69,47 @@ struct Finish {
   SlopeAndLimits<VF> finished;
 };
 
+// The sums of vectors of positions go here: to the outputs from `index` on of each plane, `count`
+// of them, or to `sums`, a strip apart for each output channel.
+struct Target {
+  size_t index = 0, count = 0;
+  float* sums = nullptr;
+
+  HWY_INLINE Target Behind(size_t vectors) const {
+    const size_t positions = vectors * kLanes;
+    if (sums != nullptr) return {0, 0, sums + positions};
+    return {index + positions, count > positions ? count - positions : 0, nullptr};
+  }
+};
+
+template <size_t kOutputs, size_t kVectors>
+HWY_INLINE void PutSums(const ConvolutionTask& task, size_t output,
+                        const VF (&values)[kOutputs][kVectors], const Target& target) {
+  if (target.sums != nullptr) {
+    for (size_t r = 0; r < kOutputs; ++r) {
+      for (size_t v = 0; v < kVectors; ++v) {
+        hn::StoreU(values[r][v], kDf, target.sums + r * kStripPositions + v * kLanes);
+      }
+    }
+    return;
+  }
+  const ConvolutionOutput& end = *task.output;
+  const bool is_all = target.count >= kVectors * kLanes;
+  for (size_t r = 0; r < kOutputs; ++r) {
+    const Finish finish(end, output + r);
+    const size_t to = PlaneOf(task, output + r) + target.index;
+    const float* const other = end.other != nullptr ? end.other + to : nullptr;
+    if (HWY_LIKELY(is_all)) {
+      finish.WriteAll(values[r], other, end.data + to);
+      continue;
+    }
+    for (size_t v = 0; v < kVectors && v * kLanes < target.count; ++v) {
+      finish.Write(values[r][v], other != nullptr ? other + v * kLanes : nullptr,
+                   end.data + to + v * kLanes, target.count - v * kLanes);
+    }
+  }
+}
+
 // Writes the outputs of a strip, the sums of `count` output channels from `output` on.
 HWY_INLINE void FinishStrip(const ConvolutionTask& task, size_t output, size_t count, size_t strip,
                             const PlaneGrid::Run* run, const PlaneGrid::Run* runs_end,

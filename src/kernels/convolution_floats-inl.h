@@ -23,85 +23,122 @@ BITPRESS_BEFORE_PRODUCTS
 namespace bitpress::kernels::HWY_NAMESPACE {
 BITPRESS_BEGIN_PRODUCTS
 
-// Writes kOutputs output channels for kVectors vectors of outputs, the products of floats. The
-// channels of the outputs' group begin at `values`.
+// The output channels and vectors of positions whose two chains have room in the registers.
+constexpr size_t kFloatOutputs = kParts == 1 || kIsArm ? 6 : 3;
+constexpr size_t kFloatVectors = 2;
+
 template <size_t kOutputs, size_t kVectors>
-HWY_INLINE void FloatVectors(const ConvolutionTask& task, const float* values, size_t output,
-                             const PlaneGrid::Run* vectors) {
-  const ConvolutionWeights& weights = *task.weights;
-  const float* from[kVectors];
-  for (size_t v = 0; v < kVectors; ++v) from[v] = values + vectors[v].position - task.tile->begin;
-  const float* factors[kOutputs];
-  VF sum[kOutputs][kVectors];
+using Chains = VF[kOutputs][kVectors];
+
+// Adds the products of value k to chains. (Loops over outputs and vectors are unrolled early, so
+// that GCC keeps the chains of a function in registers alone.)
+template <size_t kOutputs, size_t kVectors>
+HWY_INLINE void AddValue(const float* from, const float* const* factors, size_t k,
+                         Chains<kOutputs, kVectors>& chains) {
+  VF columns[kVectors];
+  HWY_UNROLL(8)
+  for (size_t v = 0; v < kVectors; ++v) columns[v] = hn::LoadU(kDf, from + v * kLanes);
+  HWY_UNROLL(8)
   for (size_t r = 0; r < kOutputs; ++r) {
-    factors[r] = weights.values(output + r);
-    for (size_t v = 0; v < kVectors; ++v) sum[r][v] = hn::Zero(kDf);
-  }
-  for (size_t k = 0; k < weights.depth(); ++k) {
-    const size_t offset = task.offsets[k];
-    VF columns[kVectors];
-    for (size_t v = 0; v < kVectors; ++v) columns[v] = hn::LoadU(kDf, from[v] + offset);
-    for (size_t r = 0; r < kOutputs; ++r) {
-      const VF factor = hn::Set(kDf, factors[r][k]);
-      for (size_t v = 0; v < kVectors; ++v) {
-        sum[r][v] = FusedMulAdd(columns[v], factor, sum[r][v]);
-      }
-    }
-  }
-  const ConvolutionOutput& end = *task.output;
-  for (size_t r = 0; r < kOutputs; ++r) {
-    const size_t plane = PlaneOf(task, output + r);
-    const Finish finish(end, output + r);
+    const VF factor = hn::Set(kDf, factors[r][k]);
+    HWY_UNROLL(8)
     for (size_t v = 0; v < kVectors; ++v) {
-      const size_t to = plane + vectors[v].index;
-      finish.Write(sum[r][v], end.other != nullptr ? end.other + to : nullptr, end.data + to,
-                   vectors[v].count);
+      chains[r][v] = FusedMulAdd(columns[v], factor, chains[r][v]);
     }
   }
 }
 
-// Writes kOutputs output channels of one group.
+// Adds the values [begin, end) to sums: a part, or with kIsChain all of them in one chain. It is
+// not inlined, so that the registers are those of the chains.
+template <bool kIsChain, size_t kOutputs, size_t kVectors>
+HWY_NOINLINE void AddPart(const float* from, const size_t* offsets, const float* const* factors,
+                          size_t begin, size_t end, VF* sums) {
+  Chains<kOutputs, kVectors> even, odd;
+  HWY_UNROLL(8)
+  for (size_t r = 0; r < kOutputs; ++r) {
+    HWY_UNROLL(8)
+    for (size_t v = 0; v < kVectors; ++v) even[r][v] = odd[r][v] = hn::Zero(kDf);
+  }
+  size_t k = begin;
+  for (; k + 2 <= end; k += 2) {
+    AddValue<kOutputs, kVectors>(from + offsets[k], factors, k, even);
+    AddValue<kOutputs, kVectors>(from + offsets[k + 1], factors, k + 1, kIsChain ? even : odd);
+  }
+  if (k < end) AddValue<kOutputs, kVectors>(from + offsets[k], factors, k, even);
+  HWY_UNROLL(8)
+  for (size_t r = 0; r < kOutputs; ++r) {
+    HWY_UNROLL(8)
+    for (size_t v = 0; v < kVectors; ++v) {
+      VF& sum = sums[r * kVectors + v];
+      sum = hn::Add(sum, hn::Add(even[r][v], odd[r][v]));
+    }
+  }
+}
+
+// Sums vectors of positions, which begin at `from` in the plane of the group's first channel.
+template <size_t kOutputs, size_t kVectors>
+HWY_INLINE void SumFloats(const ConvolutionTask& task, size_t output, const float* from,
+                          const Target& target) {
+  const ConvolutionWeights& weights = *task.weights;
+  const float* factors[kOutputs];
+  VF sums[kOutputs][kVectors];
+  for (size_t r = 0; r < kOutputs; ++r) {
+    factors[r] = weights.values(output + r);
+    for (size_t v = 0; v < kVectors; ++v) sums[r][v] = hn::Zero(kDf);
+  }
+  if (weights.sums() == formats::ProductSums::kChain) {
+    AddPart<true, kOutputs, kVectors>(from, task.offsets, factors, 0, weights.depth(), sums[0]);
+  } else {
+    size_t begin = 0;
+    for (const size_t end : weights.part_ends()) {
+      AddPart<false, kOutputs, kVectors>(from, task.offsets, factors, begin, end, sums[0]);
+      begin = end;
+    }
+  }
+  PutSums(task, output, sums, target);
+}
+
+// Sums a strip of a tile for output channels of one group.
 template <size_t kOutputs>
-void FloatOutputs(const ConvolutionTask& task, size_t output,
-                  const std::vector<PlaneGrid::Run>& vectors) {
+void FloatStrip(const ConvolutionTask& task, size_t output, size_t at, size_t vectors,
+                Target target) {
   const formats::ConvolutionShape& shape = task.weights->shape();
   const size_t group = output / static_cast<size_t>(shape.outputs_of_group());
   const size_t channel = group * static_cast<size_t>(shape.channels_of_group());
-  const float* const values =
-      task.tile->values + (channel - task.first_channel) * task.channel_floats;
-  // Enough sums to hide the latency of their multiply-adds.
-  constexpr size_t kVectors = kOutputs == 1 ? 8 : 4;
-  size_t v = 0;
-  for (; v + kVectors <= vectors.size(); v += kVectors) {
-    FloatVectors<kOutputs, kVectors>(task, values, output, &vectors[v]);
+  const float* from = task.tile->values + (channel - task.first_channel) * task.channel_floats + at;
+  for (; vectors >= kFloatVectors; vectors -= kFloatVectors, from += kFloatVectors * kLanes) {
+    SumFloats<kOutputs, kFloatVectors>(task, output, from, target);
+    target = target.Behind(kFloatVectors);
   }
-  if constexpr (kVectors > 2) {
-    for (; v + 2 <= vectors.size(); v += 2) {
-      FloatVectors<kOutputs, 2>(task, values, output, &vectors[v]);
-    }
-  }
-  for (; v < vectors.size(); ++v) FloatVectors<kOutputs, 1>(task, values, output, &vectors[v]);
+  if (vectors > 0) SumFloats<kOutputs, 1>(task, output, from, target);
 }
 
+// All output channels read a strip before the next one, so that it stays in the cache.
 void ConvolveFloats(const ConvolutionTask& task) {
-  std::vector<PlaneGrid::Run> vectors;
-  for (const PlaneGrid::Run& run : task.tile->runs) {
-    for (size_t i = 0; i < run.count; i += kLanes) {
-      vectors.push_back({run.position + i, run.index + i, std::min(kLanes, run.count - i)});
-    }
-  }
+  const ConvolutionTile& tile = *task.tile;
   const auto in_group = static_cast<size_t>(task.weights->shape().outputs_of_group());
-  constexpr size_t kFloatOutputs = kParts == 1 || kIsArm ? 4 : 2;
-  for (size_t output = task.output_begin; output < task.output_end;) {
-    // Outputs of one group read the same values.
-    const size_t left = std::min(task.output_end, (output / in_group + 1) * in_group) - output;
-    if (left >= kFloatOutputs) {
-      FloatOutputs<kFloatOutputs>(task, output, vectors);
-      output += kFloatOutputs;
-    } else {
-      FloatOutputs<1>(task, output, vectors);
-      output += 1;
+  HWY_ALIGN float sums[kFloatOutputs * kStripPositions + kLanes];
+  const PlaneGrid::Run* run = tile.runs.data();
+  const PlaneGrid::Run* const last = run + tile.runs.size();
+  for (size_t strip = tile.begin; strip < tile.end; strip += kStripPositions) {
+    const PlaneGrid::Run* next = run;
+    while (next != last && next->position < strip + kStripPositions) ++next;
+    if (next == run) continue;
+    const size_t vectors = (std::min(kStripPositions, tile.end - strip) + kLanes - 1) / kLanes;
+    const bool is_one_run = next == run + 1 && run->position == strip;
+    const Target target = is_one_run ? Target{run->index, run->count, nullptr} : Target{0, 0, sums};
+    for (size_t output = task.output_begin; output < task.output_end;) {
+      // Outputs of one group read the same values.
+      const size_t left = std::min(task.output_end, (output / in_group + 1) * in_group) - output;
+      const size_t count = left >= kFloatOutputs ? kFloatOutputs : left >= 2 ? 2 : 1;
+      const auto sum_strip = count == kFloatOutputs ? FloatStrip<kFloatOutputs>
+                             : count == 2           ? FloatStrip<2>
+                                                    : FloatStrip<1>;
+      sum_strip(task, output, strip - tile.begin, vectors, target);
+      if (!is_one_run) FinishStrip(task, output, count, strip, run, next, sums);
+      output += count;
     }
+    run = next;
   }
 }
 

@@ -30,12 +30,12 @@ struct ConvolutionTile {
   size_t image = 0;
   size_t begin = 0, end = 0;  // positions of outputs
   size_t stored = 0;          // positions that the columns have: those and the ones in reach
-  // Whole products: the pieces and units of all phases' blocks, where BlockColumns says.
+  // Codes: the pieces and units of all phases' blocks, where BlockColumns says.
   uint8_t* codes = nullptr;
   uint8_t* units = nullptr;
   // Floats: the planes of some channels' phases.
   float* values = nullptr;
-  // The outputs: those of whole products not across a multiple of kStripPositions.
+  // The outputs, none across a multiple of kStripPositions from `begin` on.
   std::vector<PlaneGrid::Run> runs;
 };
 
@@ -46,7 +46,7 @@ struct BlockColumns {
   size_t pieces = 0;
 };
 
-// The whole products of output channels [output_begin, output_end) with a tile.
+// The products of output channels [output_begin, output_end) with a tile.
 struct ConvolutionTask {
   const ConvolutionWeights* weights = nullptr;
   const ConvolutionTile* tile = nullptr;
@@ -62,7 +62,7 @@ struct ConvolutionTask {
 using ConvolutionKernel = void (*)(const ConvolutionTask&);
 
 // The versions without vectors.
-void ConvolveWholePortably(const ConvolutionTask& task);
+void ConvolveCodesPortably(const ConvolutionTask& task);
 void ConvolveFloatsPortably(const ConvolutionTask& task);
 
 // The version that uses dot products of bytes, for a target by its index in kTargetNames, or null.

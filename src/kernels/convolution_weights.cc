@@ -30,7 +30,7 @@ ConvolutionWeights::ConvolutionWeights(const formats::ConvolutionFormats& format
                                        const formats::PackedView& packed, ThreadPool& pool)
     : input_(formats.input),
       shape_(shape),
-      is_whole_(formats::IsWholeConvolution(formats, shape, blocks)),
+      sums_(formats::SumsOf(formats, shape, blocks)),
       depth_(static_cast<size_t>(shape.channels_of_group() * shape.positions())) {
   const bool is_along_all = blocks == formats::WeightBlocks::kAlongAll;
   const int64_t axis = is_along_all ? static_cast<int64_t>(depth_) : shape.channels_of_group();
@@ -38,10 +38,16 @@ ConvolutionWeights::ConvolutionWeights(const formats::ConvolutionFormats& format
   const auto outputs = static_cast<size_t>(shape.outputs);
   values_.resize(outputs * depth_);
   UnpackTensor(formats.weight, shape.outputs, axis, inner, packed, values_, pool);
-  if (is_depthwise()) ArrangeTaps();
-  if (!is_whole_) return;
-  block_size_ = static_cast<size_t>(formats.input.block_size);
-  ChooseForm(formats, /*may_be_tiles=*/true);
+  if (is_depthwise()) {
+    ArrangeTaps();
+    return;
+  }
+  if (sums_ != formats::ProductSums::kWhole && !ChooseTilesOfParts()) {
+    OrderValues();
+    return;
+  }
+  block_size_ = static_cast<size_t>(input_.block_size);
+  if (sums_ == formats::ProductSums::kWhole) ChooseForm(formats, /*may_be_tiles=*/true);
   Arrange(formats, pool);
   if (form_ == ColumnForm::kTiles && !FitTiles(units_)) {
     tiles_ = {};
@@ -49,6 +55,43 @@ ConvolutionWeights::ConvolutionWeights(const formats::ConvolutionFormats& format
     Arrange(formats, pool);
   }
   values_ = {};
+}
+
+bool ConvolutionWeights::ChooseTilesOfParts() {
+  // Parts must be those of tiles, and blocks of the input.
+  if (!HasTiles() || sums_ != formats::ProductSums::kParts ||
+      input_.block_size != formats::kPartElements) {
+    return false;
+  }
+  const std::optional<uint8_t> least = LeastColumnOfFloats(values_);
+  if (!least) return false;
+  least_tile_column_ = *least;
+  form_ = ColumnForm::kTiles;
+  return true;
+}
+
+void ConvolutionWeights::OrderValues() {
+  const auto channels = static_cast<size_t>(shape_.channels_of_group());
+  const auto positions = static_cast<size_t>(shape_.positions());
+  if (sums_ == formats::ProductSums::kChain) {
+    for (size_t k = 0; k < depth_; ++k) factors_.push_back({k / positions, k % positions});
+    return;
+  }
+  constexpr size_t kPart = formats::kPartElements;
+  for (size_t position = 0; position < positions; ++position) {
+    for (size_t c = 0; c < channels; ++c) {
+      factors_.push_back({c, position});
+      if ((c + 1) % kPart == 0 || c + 1 == channels) part_ends_.push_back(factors_.size());
+    }
+  }
+  std::vector<float> ordered(depth_);
+  for (size_t output = 0; output < static_cast<size_t>(shape_.outputs); ++output) {
+    float* const values = values_.data() + output * depth_;
+    for (size_t k = 0; k < depth_; ++k) {
+      ordered[k] = values[factors_[k].channel * positions + factors_[k].position];
+    }
+    std::ranges::copy(ordered, values);
+  }
 }
 
 void ConvolutionWeights::Arrange(const formats::ConvolutionFormats& formats, ThreadPool& pool) {
@@ -75,7 +118,8 @@ void ConvolutionWeights::Arrange(const formats::ConvolutionFormats& formats, Thr
 }
 
 bool ConvolutionWeights::is_depthwise() const {
-  return !is_whole_ && shape_.channels_of_group() == 1 && shape_.outputs_of_group() == 1;
+  return sums_ == formats::ProductSums::kChain && shape_.channels_of_group() == 1 &&
+         shape_.outputs_of_group() == 1;
 }
 
 void ConvolutionWeights::ArrangeTaps() {
@@ -118,20 +162,18 @@ size_t ConvolutionWeights::channels_of(size_t block) const {
 }
 
 size_t ConvolutionWeights::pieces_of(size_t block) const {
-  const size_t elements = ElementsOfPiece(form_);
+  const size_t elements = ElementsOfPiece(*form_);
   // Tiles read all blocks alike.
   if (form_ == ColumnForm::kTiles) return tile_depth_ / elements;
   return (channels_of(block) + elements - 1) / elements;
 }
 
-void ConvolutionWeights::WriteTile(size_t output, size_t block, float unit,
-                                   std::span<const int16_t> numbers) {
+void ConvolutionWeights::WriteTile(size_t output, size_t block, std::span<const float> values) {
   const size_t row = output % kTileRows, depth = std::min(tile_depth_, kTileDepth);
   uint16_t* const to =
       tiles_.data() + ((output - row) * num_blocks_ + block * kTileRows) * tile_depth_;
-  for (size_t k = 0; k < numbers.size(); ++k) {
-    to[(k / depth * kTileRows + row) * depth + k % depth] =
-        Bfloat16Of(static_cast<float>(numbers[k]) * unit);
+  for (size_t k = 0; k < values.size(); ++k) {
+    to[(k / depth * kTileRows + row) * depth + k % depth] = Bfloat16Of(values[k]);
   }
 }
 
@@ -139,20 +181,29 @@ void ConvolutionWeights::TakeOutput(const formats::BlockUnits& rule, size_t outp
                                     const float* values) {
   const auto segments = static_cast<size_t>(shape_.positions());
   const bool has_tiles = form_ == ColumnForm::kTiles;
+  const bool is_whole = sums_ == formats::ProductSums::kWhole;
   int32_t* piece = has_tiles ? nullptr : pieces_.data() + Place(output, pieces_per_output_);
   float* unit = units_.data() + Place(output, num_blocks_);
   int32_t* start = has_tiles ? nullptr : starts_.data() + Place(output, num_blocks_);
-  const size_t count = ElementsOfPiece(form_);
+  const size_t count = ElementsOfPiece(*form_);
   std::vector<int16_t> numbers(block_size_ + count);
+  std::vector<float> floats(block_size_);
   for (size_t s = 0; s < segments; ++s) {
     for (size_t b = 0; b < blocks_per_segment_; ++b) {
-      const size_t length = channels_of(b);
+      const float* const of_block = values + b * block_size_ * segments + s;
+      const size_t length = channels_of(b), block = s * blocks_per_segment_ + b;
+      if (!is_whole) {
+        for (size_t k = 0; k < length; ++k) floats[k] = of_block[k * segments];
+        WriteTile(output, block, {floats.data(), length});
+        continue;
+      }
       std::ranges::fill(numbers, int16_t{0});
-      const uint8_t taken = TakeApart(rule, values + b * block_size_ * segments + s, segments,
-                                      length, numbers.data());
+      const uint8_t taken = TakeApart(rule, of_block, segments, length, numbers.data());
       *unit = std::bit_cast<float>(uint32_t{taken} << 23U);
       if (has_tiles) {
-        WriteTile(output, s * blocks_per_segment_ + b, *unit, {numbers.data(), length});
+        // Numbers of a tiny block are zeros, unlike its values.
+        for (size_t k = 0; k < length; ++k) floats[k] = static_cast<float>(numbers[k]) * *unit;
+        WriteTile(output, block, {floats.data(), length});
         unit += kOutputGroup;
         continue;
       }
@@ -162,7 +213,7 @@ void ConvolutionWeights::TakeOutput(const formats::BlockUnits& rule, size_t outp
       *start = kWholeStartBits - offset_ * sum;
       start += kOutputGroup;
       for (size_t p = 0; p < pieces_of(b); ++p) {
-        *piece = PieceOf(form_, &numbers[p * count], 0);
+        *piece = PieceOf(*form_, &numbers[p * count], 0);
         piece += kOutputGroup;
       }
     }

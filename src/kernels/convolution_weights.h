@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -13,6 +14,7 @@
 #include "formats/packed_tensor.h"
 #include "kernels/aligned_vector.h"
 #include "kernels/column_codes.h"
+#include "kernels/tile_convolution_units.h"
 
 namespace bitpress::kernels {
 
@@ -31,14 +33,16 @@ class ConvolutionWeights {
 
   const formats::FormatSpec& input_format() const { return input_; }
   const formats::ConvolutionShape& shape() const { return shape_; }
-  bool is_whole() const { return is_whole_; }
+  formats::ProductSums sums() const { return sums_; }
+  // Returns whether columns are taken as codes: those of whole products, and of parts in tiles.
+  bool has_codes() const { return form_.has_value(); }
   // Returns whether every channel has a kernel and an output of its own, and products are those of
   // floats.
   bool is_depthwise() const;
 
-  // --- Whole products ---
+  // --- Columns as codes ---
 
-  ColumnForm form() const { return form_; }
+  ColumnForm form() const { return *form_; }
   // Returns the values of kTileRows output channels from `output` on, a multiple of it, as
   // bfloat16: for each block a tile, or one of each kTileDepth elements. tile_depth() elements are
   // in a block, which zeros fill up. REQUIRES: form() is kTiles.
@@ -46,6 +50,8 @@ class ConvolutionWeights {
     return tiles_.data() + output * num_blocks_ * tile_depth_;
   }
   size_t tile_depth() const { return tile_depth_; }
+  // The least unit of the input that tiles take.
+  uint8_t least_tile_column() const { return least_tile_column_; }
   // Zero point of the packed byte columns.
   int offset() const { return offset_; }
   // The most pieces of four bytes whose products, added in pairs, stay within 16 bits.
@@ -68,16 +74,27 @@ class ConvolutionWeights {
   const float* units(size_t output) const { return units_.data() + Place(output, num_blocks_); }
   const int32_t* starts(size_t output) const { return starts_.data() + Place(output, num_blocks_); }
 
-  // --- Floats ---
+  // --- Columns of floats ---
 
-  // Returns the values of an output channel, position after position of each channel.
+  // Returns the values of an output channel in the order in which they are summed.
   const float* values(size_t output) const { return values_.data() + output * depth_; }
   size_t depth() const { return depth_; }
+  // What a value multiplies: a channel of the group, at a position of the kernel.
+  struct Factor {
+    size_t channel, position;
+  };
+  const std::vector<Factor>& factors() const { return factors_; }
+  // The ends of the parts, where there are any.
+  const std::vector<size_t>& part_ends() const { return part_ends_; }
   // Returns the values of kPanelColumns output channels from `output` on, a multiple of it,
   // position after position. Channels that fill up have zeros. REQUIRES: is_depthwise().
   const float* taps(size_t output) const { return taps_.data() + output * depth_; }
 
  private:
+  // Lets tiles multiply parts, if they can.
+  bool ChooseTilesOfParts();
+  // Sets the order in which floats are summed, and brings the values into it.
+  void OrderValues();
   // Returns where the first of an output's `count` numbers lies.
   static size_t Place(size_t output, size_t count) {
     return output / kOutputGroup * count * kOutputGroup + output % kOutputGroup;
@@ -89,20 +106,23 @@ class ConvolutionWeights {
   void ArrangeTaps();
   // Takes an output channel apart, whose values lie channel after channel.
   void TakeOutput(const formats::BlockUnits& rule, size_t output, const float* values);
-  void WriteTile(size_t output, size_t block, float unit, std::span<const int16_t> numbers);
+  void WriteTile(size_t output, size_t block, std::span<const float> values);
 
   formats::FormatSpec input_;
   formats::ConvolutionShape shape_;
-  bool is_whole_;
-  ColumnForm form_ = ColumnForm::kBytes;
+  formats::ProductSums sums_;
+  std::optional<ColumnForm> form_;
   int offset_ = 0;
   size_t pieces_in_words_ = 0;
   size_t block_size_ = 0, blocks_per_segment_ = 0, num_blocks_ = 0, pieces_per_output_ = 0;
   size_t depth_ = 0;
   std::vector<int32_t> pieces_, starts_;
   std::vector<float> units_, values_;
+  std::vector<Factor> factors_;
+  std::vector<size_t> part_ends_;
   AlignedVector<float> taps_;
   size_t tile_depth_ = 0;
+  uint8_t least_tile_column_ = kLeastTileColumn;
   AlignedVector<uint16_t> tiles_;
 };
 

@@ -29,16 +29,19 @@ inline HWY_NOINLINE void ReferenceCodes(const FakeQuantizeParams& p, const float
                                         size_t stride, size_t count, const ColumnCodes& out) {
   const formats::BlockUnits rule = *formats::BlockUnitsOf(*p.spec);
   const size_t of_piece = ElementsOfPiece(out.form);
-  std::vector<float> block(length);
-  std::vector<int16_t> numbers(out.pieces * of_piece);
+  std::vector<float> block(length), elements(length);
   for (size_t c = 0; c < LaneCount(); ++c) {
     for (size_t r = 0; r < length; ++r) block[r] = c < count ? x[r * stride + c] : 0.0F;
     formats::ref::FakeQuantizeBlock(*p.spec, block, block);
-    const uint8_t unit = TakeApart(rule, block.data(), 1, length, numbers.data());
+    const uint8_t unit = TakeApart(rule, block.data(), 1, length, elements.data());
     out.units[c] = unit;
     if (unit > kLargestQuickUnit && unit != formats::kNanUnit) *out.has_large_unit = true;
     if (out.form == ColumnForm::kTiles) {
-      if (!FitsTileColumns(unit)) *out.has_large_unit = true;
+      // Whole elements in tiny blocks count as zeros, and floats do not.
+      const bool is_float = !rule.is_whole() && unit != formats::kNanUnit &&
+                            std::ranges::any_of(block, [](float value) { return value != 0; });
+      const bool is_far = unit < out.least_tile_column || unit > kLargestTileColumn;
+      if (is_float || (is_far && unit != formats::kNanUnit)) *out.has_large_unit = true;
       const auto value = [&](size_t r) -> uint32_t {
         return r < length ? Bfloat16Of(unit == formats::kNanUnit ? std::nanf("") : block[r]) : 0;
       };
@@ -48,6 +51,9 @@ inline HWY_NOINLINE void ReferenceCodes(const FakeQuantizeParams& p, const float
       }
       continue;
     }
+    std::vector<int16_t> numbers(out.pieces * of_piece);
+    std::ranges::transform(elements, numbers.begin(),
+                           [](float element) { return static_cast<int16_t>(element); });
     for (size_t piece = 0; piece < out.pieces; ++piece) {
       const int32_t packed = PieceOf(out.form, &numbers[piece * of_piece], out.offset);
       std::memcpy(out.codes + piece * out.code_stride + 4 * c, &packed, sizeof(packed));
@@ -127,7 +133,7 @@ struct BlockCodes {
 
   // Notes whether tiles do not take a unit of columns that are not zeros.
   static HWY_INLINE void NoteUnits(VI unit, VU amax, const ColumnCodes& out) {
-    const auto is_small = hn::Lt(unit, hn::Set(kDi, kLeastTileColumn));
+    const auto is_small = hn::Lt(unit, hn::Set(kDi, out.least_tile_column));
     const auto is_large = hn::Gt(unit, hn::Set(kDi, kLargestTileColumn));
     const auto has_values = hn::Gt(hn::BitCast(kDi, amax), hn::Zero(kDi));
     if (HWY_UNLIKELY(!hn::AllFalse(kDi, hn::And(hn::Or(is_small, is_large), has_values)))) {

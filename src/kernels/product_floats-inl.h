@@ -9,6 +9,8 @@
 
 #include <hwy/highway.h>
 
+#include <algorithm>
+
 #include "kernels/product_codes-inl.h"
 #include "kernels/product_sums-inl.h"
 #include "kernels/product_task.h"
@@ -210,51 +212,200 @@ HWY_INLINE void DecodeBlock(const ProductPanels& panels, const uint8_t* codes,
   }
 }
 
-// Adds blocks [begin, end) of rows of floats. `columns` has the decoded values from block `begin`
-// on, one vector of a panel after another; panels are `panel_floats` apart.
+// Decoded columns: one vector of a panel after another for each element, panels `panel_floats`
+// apart.
+struct DecodedColumns {
+  const float* values;
+  size_t panel_floats;
+
+  HWY_INLINE const float* vector(size_t v) const {
+    return values + v / kParts * panel_floats + v % kParts * kLanes;
+  }
+};
+
+// Adds the products of elements from `begin` to before `end`, `kStep` apart, to chains. (Loops over
+// rows and vectors are unrolled early, so that GCC keeps chains of a function in registers alone.)
+template <size_t kStep, size_t kRows, size_t kVectors>
+HWY_INLINE void AddProducts(const float* const (&columns)[kVectors], const float* const* rows,
+                            size_t begin, size_t end, VF (&chains)[kRows][kVectors]) {
+  HWY_UNROLL(kIsArm ? 1 : 4)
+  for (size_t k = begin; k < end; k += kStep) {
+    VF values[kVectors];
+    HWY_UNROLL(8)
+    for (size_t v = 0; v < kVectors; ++v) {
+      values[v] = hn::LoadU(kDf, columns[v] + k * kPanelColumns);
+    }
+    HWY_UNROLL(8)
+    for (size_t r = 0; r < kRows; ++r) {
+      const VF factor = hn::Set(kDf, rows[r][k]);
+      HWY_UNROLL(8)
+      for (size_t v = 0; v < kVectors; ++v) {
+        chains[r][v] = FusedMulAdd(factor, values[v], chains[r][v]);
+      }
+    }
+  }
+}
+
+template <size_t kRows, size_t kVectors>
+HWY_INLINE void ClearChains(VF (&chains)[kRows][kVectors]) {
+  HWY_UNROLL(8)
+  for (size_t r = 0; r < kRows; ++r) {
+    HWY_UNROLL(8)
+    for (size_t v = 0; v < kVectors; ++v) chains[r][v] = hn::Zero(kDf);
+  }
+}
+
+// Adds elements [begin, end), a part, to sums, of which a row's are `stride` apart. These functions
+// are not inlined, so that all registers are for the chains. With 32 registers both kinds of chains
+// of some rows and vectors run together.
+template <size_t kRows, size_t kVectors>
+HWY_NOINLINE void AddBothChains(const DecodedColumns& decoded, size_t vector,
+                                const float* const* rows, size_t begin, size_t end, VF* sums,
+                                size_t stride) {
+  const float* columns[kVectors];
+  HWY_UNROLL(8)
+  for (size_t v = 0; v < kVectors; ++v) columns[v] = decoded.vector(vector + v);
+  VF even[kRows][kVectors], odd[kRows][kVectors];
+  ClearChains(even);
+  ClearChains(odd);
+  HWY_UNROLL(2)
+  for (size_t k = begin; k < end; k += 2) {
+    AddProducts<1>(columns, rows, k, k + 1, even);
+    AddProducts<1>(columns, rows, k + 1, k + 2, odd);
+  }
+  HWY_UNROLL(8)
+  for (size_t r = 0; r < kRows; ++r) {
+    HWY_UNROLL(8)
+    for (size_t v = 0; v < kVectors; ++v) {
+      VF& sum = sums[r * stride + v];
+      sum = hn::Add(sum, hn::Add(even[r][v], odd[r][v]));
+    }
+  }
+}
+
+// With fewer, those of odd elements follow those of even ones.
+template <size_t kRows, size_t kVectors>
+HWY_NOINLINE void AddChainsInTurn(const DecodedColumns& decoded, const float* const* rows,
+                                  size_t begin, size_t end, VF* sums) {
+  const float* columns[kVectors];
+  HWY_UNROLL(8)
+  for (size_t v = 0; v < kVectors; ++v) columns[v] = decoded.vector(v);
+  HWY_ALIGN float even[kRows * kVectors * kLanes];
+  VF chains[kRows][kVectors];
+  ClearChains(chains);
+  AddProducts<2>(columns, rows, begin, end, chains);
+  HWY_UNROLL(8)
+  for (size_t r = 0; r < kRows; ++r) {
+    HWY_UNROLL(8)
+    for (size_t v = 0; v < kVectors; ++v) {
+      hn::Store(chains[r][v], kDf, even + (r * kVectors + v) * kLanes);
+    }
+  }
+  ClearChains(chains);
+  AddProducts<2>(columns, rows, begin + 1, end, chains);
+  HWY_UNROLL(8)
+  for (size_t r = 0; r < kRows; ++r) {
+    HWY_UNROLL(8)
+    for (size_t v = 0; v < kVectors; ++v) {
+      const size_t i = r * kVectors + v;
+      sums[i] = hn::Add(sums[i], hn::Add(hn::Load(kDf, even + i * kLanes), chains[r][v]));
+    }
+  }
+}
+
+template <size_t kRows, size_t kVectors>
+HWY_INLINE void AddPart(const DecodedColumns& decoded, const float* const* rows, size_t begin,
+                        size_t end, VF* sums) {
+  constexpr size_t kTogether = 2;
+  if constexpr (kParts > 1 && !kIsArm) {
+    AddChainsInTurn<kRows, kVectors>(decoded, rows, begin, end, sums);
+  } else if constexpr (kVectors <= kTogether) {
+    AddBothChains<kRows, kVectors>(decoded, 0, rows, begin, end, sums, kVectors);
+  } else {
+    static_assert(kVectors % kTogether == 0);
+    for (size_t v = 0; v < kVectors; v += kTogether) {
+      AddBothChains<kRows, kTogether>(decoded, v, rows, begin, end, sums + v, kVectors);
+    }
+  }
+}
+
+// Adds blocks [begin, end) of rows of floats, the first of which begins a part. `columns` has the
+// values from block `begin` on.
 template <size_t kRows, size_t kPanels>
-HWY_INLINE void AddFloats(const ProductTask& task, const float* columns, size_t panel_floats,
-                          size_t row, size_t begin, size_t end, Sums<kRows, kPanels>& sums) {
-  constexpr size_t kVectors = kPanels * kParts;
-  const size_t depth = task.panels->padded_block();
+HWY_INLINE void AddFloats(const ProductTask& task, const DecodedColumns& decoded, size_t row,
+                          size_t begin, size_t end, Sums<kRows, kPanels>& sums) {
+  constexpr size_t kMost = formats::kPartElements, kVectors = kPanels * kParts;
+  const ProductPanels& panels = *task.panels;
+  const size_t depth = panels.padded_block(), total = (end - begin) * depth;
   const float* rows[kRows];
   for (size_t r = 0; r < kRows; ++r) {
     rows[r] = reinterpret_cast<const float*>(task.rows->elements(row + r)) + begin * depth;
   }
-  LoopSums<kRows, kPanels> local = sums;
-  HWY_UNROLL(kIsArm ? 1 : 4)
-  for (size_t k = 0; k < (end - begin) * depth; ++k) {
-    VF values[kVectors];
-    for (size_t v = 0; v < kVectors; ++v) {
-      values[v] = hn::LoadU(
-          kDf, columns + v / kParts * panel_floats + k * kPanelColumns + v % kParts * kLanes);
-    }
-    for (size_t r = 0; r < kRows; ++r) {
-      const VF factor = hn::Set(kDf, rows[r][k]);
-      for (size_t v = 0; v < kVectors; ++v) {
-        local.values[r][v] = FusedMulAdd(factor, values[v], local.values[r][v]);
-      }
+  if (task.sums == formats::ProductSums::kChain) {
+    const float* columns[kVectors];
+    for (size_t v = 0; v < kVectors; ++v) columns[v] = decoded.vector(v);
+    LoopSums<kRows, kPanels> local = sums;
+    AddProducts<1>(columns, rows, 0, total, local.values);
+    if constexpr (kIsArm) sums = local;
+    return;
+  }
+  const bool is_long = static_cast<size_t>(panels.spec().block_size) > kMost;
+  const size_t blocks = panels.blocks_of_part() * depth, part = is_long ? kMost : blocks;
+  for (size_t first = 0; first < total; first += blocks) {
+    const size_t last = std::min(first + blocks, total);
+    for (size_t k = first; k < last; k += part) {
+      AddPart<kRows, kVectors>(decoded, rows, k, std::min(k + part, last), sums.values[0]);
     }
   }
-  if constexpr (kIsArm) sums = local;
 }
 
-// Adds a block of a row of floats, whose columns are decoded on the way. If kIsInUnits, the sums
-// are counted in units of the blocks, and `units` has those of the block before it; otherwise they
-// are plain numbers. It is no lambda, because Clang gives lambdas no instruction sets of a pragma.
-template <bool kIsInUnits, PanelCodes kCodes, size_t kPanels>
+// The chains of one row: of a part, or one alone, which then are the even ones. If kIsInUnits, they
+// are counted in units of the block that they are in.
+template <bool kIsInUnits, bool kIsChain, size_t kPanels>
+struct RowChains {
+  static constexpr size_t kVectors = kPanels * kParts;
+  VF even[kVectors], odd[kVectors], units[kVectors];
+
+  HWY_INLINE RowChains() {
+    for (size_t v = 0; v < kVectors; ++v) {
+      even[v] = odd[v] = hn::Zero(kDf);
+      units[v] = hn::Set(kDf, 1.0F);
+    }
+  }
+  HWY_INLINE void BeginBlock(const TileCodes& tile, size_t b) {
+    for (size_t v = 0; v < kVectors; ++v) {
+      const VF unit = Sums<1, kPanels>::Units(tile, b, v);
+      if constexpr (kIsInUnits) {
+        const VF ratio = Ratio(units[v], unit);
+        even[v] = hn::Mul(even[v], ratio);
+        if constexpr (!kIsChain) odd[v] = hn::Mul(odd[v], ratio);
+      }
+      units[v] = unit;
+    }
+  }
+  HWY_INLINE void Add(size_t k, size_t v, VF factor, VF value) {
+    VF& chain = kIsChain || k % 2 == 0 ? even[v] : odd[v];
+    chain = FusedMulAdd(factor, value, chain);
+  }
+  HWY_INLINE void EndPart(VF (&sums)[kVectors]) {
+    for (size_t v = 0; v < kVectors; ++v) {
+      const VF part = kIsChain ? even[v] : hn::Add(even[v], odd[v]);
+      sums[v] = kIsInUnits ? FusedMulAdd(part, units[v], sums[v]) : hn::Add(sums[v], part);
+      even[v] = odd[v] = hn::Zero(kDf);
+    }
+  }
+};
+
+// Adds the elements [begin, end) of a block of a row of floats, whose columns are decoded on the
+// way. It is no lambda, because Clang gives lambdas no instruction sets of a pragma.
+template <bool kIsInUnits, bool kIsChain, PanelCodes kCodes, size_t kPanels>
 HWY_INLINE void AddFloatBlock(const FloatReader<kCodes>& reader, const TileCodes& tile, size_t b,
-                              size_t depth, const float* factors, VF (&units)[kPanels * kParts],
-                              VF (&sums)[kPanels * kParts]) {
+                              size_t begin, size_t end, const float* factors,
+                              RowChains<kIsInUnits, kIsChain, kPanels>& chains) {
   constexpr size_t kVectors = kPanels * kParts;
   const VF start = hn::Set(kDf, reader.start());
-  for (size_t v = 0; v < kVectors; ++v) {
-    const VF unit = Sums<1, kPanels>::Units(tile, b, v);
-    if constexpr (kIsInUnits) sums[v] = hn::Mul(sums[v], Ratio(units[v], unit));
-    units[v] = unit;
-  }
   HWY_UNROLL(kIsArm ? 1 : 4)
-  for (size_t k = 0; k < depth; k += 4) {
+  for (size_t k = begin; k < end; k += 4) {
     for (size_t v = 0; v < kVectors; ++v) {
       const size_t panel = v / kParts;
       VF numbers[4];
@@ -266,38 +417,50 @@ HWY_INLINE void AddFloatBlock(const FloatReader<kCodes>& reader, const TileCodes
         if constexpr (kIsInUnits) {
           value = reader.start() != 0 ? hn::Sub(numbers[i], start) : numbers[i];
         } else {
-          value = BlockValues(reader, units[v])(numbers[i]);
+          value = BlockValues(reader, chains.units[v])(numbers[i]);
         }
-        sums[v] = FusedMulAdd(hn::Set(kDf, factors[k + i]), value, sums[v]);
+        chains.Add(i, v, hn::Set(kDf, factors[k + i]), value);
       }
     }
   }
 }
 
 // Adds all blocks of a row of floats.
+template <bool kIsInUnits, bool kIsChain, PanelCodes kCodes, size_t kPanels>
+void AddFloatBlocks(const ProductTask& task, const TileCodes& tile, size_t row, size_t num_blocks,
+                    Sums<1, kPanels>& sums) {
+  constexpr size_t kMost = formats::kPartElements;
+  const ProductPanels& panels = *task.panels;
+  const FloatReader<kCodes> reader(panels);
+  const size_t depth = panels.padded_block(), of_part = panels.blocks_of_part();
+  const bool is_long = !kIsChain && static_cast<size_t>(panels.spec().block_size) > kMost;
+  const size_t step = is_long ? kMost : depth;
+  const auto* factors = reinterpret_cast<const float*>(task.rows->elements(row));
+  RowChains<kIsInUnits, kIsChain, kPanels> chains;
+  for (size_t b = 0; b < num_blocks; ++b, factors += depth) {
+    chains.BeginBlock(tile, b);
+    for (size_t k = 0; k < depth; k += step) {
+      if (is_long && k > 0) chains.EndPart(sums.values[0]);
+      AddFloatBlock<kIsInUnits, kIsChain, kCodes>(reader, tile, b, k, std::min(k + step, depth),
+                                                  factors, chains);
+    }
+    if (!kIsChain && (b + 1) % of_part == 0) chains.EndPart(sums.values[0]);
+  }
+  chains.EndPart(sums.values[0]);
+}
+
 template <PanelCodes kCodes, size_t kPanels>
 HWY_INLINE void AddFloatRow(const ProductTask& task, const TileCodes& tile, size_t row,
                             size_t num_blocks, Sums<1, kPanels>& sums) {
-  constexpr size_t kVectors = kPanels * kParts;
-  const FloatReader<kCodes> reader(*task.panels);
-  const size_t depth = task.panels->padded_block();
-  const auto* factors = reinterpret_cast<const float*>(task.rows->elements(row));
-  VF units[kVectors];
-  for (size_t v = 0; v < kVectors; ++v) units[v] = hn::Set(kDf, 1.0F);
   // Sums that stay in the range of normal numbers may be counted in units of each block in turn:
   // powers of two do not change how they are rounded. That saves a product for each element.
-  if (task.panels->has_close_units() && task.rows->has_close_floats()) {
-    for (size_t b = 0; b < num_blocks; ++b, factors += depth) {
-      AddFloatBlock<true, kCodes, kPanels>(reader, tile, b, depth, factors, units, sums.values[0]);
-    }
-    for (size_t v = 0; v < kVectors; ++v) {
-      sums.values[0][v] = hn::Mul(sums.values[0][v], units[v]);
-    }
-    return;
-  }
-  for (size_t b = 0; b < num_blocks; ++b, factors += depth) {
-    AddFloatBlock<false, kCodes, kPanels>(reader, tile, b, depth, factors, units, sums.values[0]);
-  }
+  const bool is_in_units = task.panels->has_close_units() && task.rows->has_close_floats();
+  const bool is_chain = task.sums == formats::ProductSums::kChain;
+  const auto add = is_chain      ? is_in_units ? AddFloatBlocks<true, true, kCodes, kPanels>
+                                               : AddFloatBlocks<false, true, kCodes, kPanels>
+                        : is_in_units ? AddFloatBlocks<true, false, kCodes, kPanels>
+                                 : AddFloatBlocks<false, false, kCodes, kPanels>;
+  add(task, tile, row, num_blocks, sums);
 }
 
 BITPRESS_END_PRODUCTS

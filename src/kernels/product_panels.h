@@ -62,6 +62,10 @@ class ProductPanels {
   // The elements of a block with those that fill up its last group, and the blocks of a column.
   size_t padded_block() const { return padded_block_; }
   size_t num_blocks() const { return num_blocks_; }
+  // The blocks of a part of a sum of floats (formats/block_products.h), 1 for long blocks.
+  size_t blocks_of_part() const {
+    return static_cast<size_t>(formats::BlocksOfPart(spec_.block_size));
+  }
   size_t blocks_per_segment() const;
   // The code of zero, and the largest code, of four, six and eight bits.
   int offset() const { return offset_; }

@@ -20,6 +20,7 @@ namespace hn = hwy::HWY_NAMESPACE;
 
 constexpr hn::CappedTag<float, 8> kDf;
 constexpr hn::RebindToSigned<decltype(kDf)> kDi;
+constexpr hn::RebindToUnsigned<decltype(kDf)> kDu;
 constexpr hn::Rebind<int8_t, decltype(kDf)> kD8;
 constexpr hn::Rebind<int16_t, decltype(kDf)> kD16;
 constexpr hn::Rebind<uint16_t, decltype(kDf)> kD16u;
@@ -56,8 +57,7 @@ HWY_INLINE WholeBlock TakePadded(const formats::BlockUnits& rule, const float* v
     sum = hn::Add(sum, number);
     if constexpr (kForm == RowForm::kTiles) {
       const auto unit = hn::Set(kDf, std::bit_cast<float>(uint32_t{scale.unit} << 23U));
-      const auto value = hn::BitCast(hn::RebindToUnsigned<decltype(kDf)>(),
-                                     hn::Mul(hn::ConvertTo(kDf, number), unit));
+      const auto value = hn::BitCast(kDu, hn::Mul(hn::ConvertTo(kDf, number), unit));
       hn::StoreU(hn::TruncateTo(kD16u, hn::ShiftRight<16>(value)), kD16u,
                  static_cast<uint16_t*>(out) + k);
     } else if constexpr (kForm == RowForm::kBytes) {
@@ -84,6 +84,29 @@ WholeBlock TakeTiles(const formats::BlockUnits& rule, const float* values, size_
   return TakePadded<RowForm::kTiles>(rule, values, count, out);
 }
 
+// Writes floats as bfloat16. Returns whether tiles take them.
+bool TakeFloats(const float* values, size_t count, uint16_t* out) {
+  const auto infinity = hn::Set(kDi, 0x7F800000), zero = hn::Zero(kDi);
+  const auto least = hn::Set(kDi, std::bit_cast<int32_t>(kLeastTileFloat));
+  const auto largest = hn::Set(kDi, std::bit_cast<int32_t>(kLargestTileFloat));
+  const auto lower_half = hn::Set(kDi, 0xFFFF), nan = hn::Set(kDi, 0x7FC00000);
+  auto bad = zero;
+  for (size_t k = 0; k < count; k += hn::Lanes(kDf)) {
+    const auto bits = hn::BitCast(kDi, hn::LoadU(kDf, values + k));
+    const auto magnitude = hn::And(bits, hn::Set(kDi, 0x7FFFFFFF));
+    const auto is_nan = hn::Gt(magnitude, infinity);
+    const auto is_far = hn::Or(hn::And(hn::Lt(magnitude, least), hn::Gt(magnitude, zero)),
+                               hn::Gt(magnitude, largest));
+    const auto has_more = hn::Gt(hn::And(bits, lower_half), zero);
+    const auto is_bad = hn::VecFromMask(kDi, hn::Or(is_far, has_more));
+    bad = hn::Or(bad, hn::IfThenZeroElse(is_nan, is_bad));
+    // NaN may have its bits in the lower half.
+    const auto value = hn::BitCast(kDu, hn::IfThenElse(is_nan, nan, bits));
+    hn::StoreU(hn::TruncateTo(kD16u, hn::ShiftRight<16>(value)), kD16u, out + k);
+  }
+  return hn::AllTrue(kDi, hn::Eq(bad, zero));
+}
+
 }  // namespace bitpress::kernels::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
@@ -95,6 +118,8 @@ using TakeKernel = WholeBlock (*)(const formats::BlockUnits&, const float*, size
 constexpr TakeKernel kTakeBytesTable[] = BITPRESS_DISPATCH_TABLE(TakeBytes);
 constexpr TakeKernel kTakeWordsTable[] = BITPRESS_DISPATCH_TABLE(TakeWords);
 constexpr TakeKernel kTakeTilesTable[] = BITPRESS_DISPATCH_TABLE(TakeTiles);
+using FloatsKernel = bool (*)(const float*, size_t, uint16_t*);
+constexpr FloatsKernel kTakeFloatsTable[] = BITPRESS_DISPATCH_TABLE(TakeFloats);
 
 constexpr size_t kElementsPerTask = size_t{1} << 14;
 
@@ -138,7 +163,8 @@ ProductRows::ProductRows(const ProductPanels& panels,
   rows_per_task_ = std::max<size_t>(1, kElementsPerTask / std::max<size_t>(1, depth));
   num_tasks_ = (num_rows_ + rows_per_task_ - 1) / rows_per_task_;
   if (form == RowForm::kFloats) return;
-  rule_ = *formats::BlockUnitsOf(*format);
+  const bool is_whole = formats::SumsOf({panels.spec(), format}) == formats::ProductSums::kWhole;
+  if (is_whole) rule_ = formats::BlockUnitsOf(*format);
   if (form == RowForm::kTiles) return;
   units_.resize(num_rows * num_blocks_);
   starts_.resize(num_rows * num_blocks_);
@@ -179,13 +205,16 @@ void ProductRows::ForEachPaddedBlock(const float* values, const Function& functi
 }
 
 void ProductRows::TakeTileRow(size_t row, const float* values) {
-  const TakeKernel take = kTakeTilesTable[ChosenTargetIndex()];
+  const size_t target = ChosenTargetIndex();
   const size_t depth = std::min(padded_block_, kTileDepth);
   std::vector<uint16_t> elements(padded_block_);
   bool fit = true;
   ForEachPaddedBlock(values, [&](size_t block, const float* from) {
-    const WholeBlock taken = take(rule_, from, padded_block_, elements.data());
-    fit = fit && FitsTiles(taken.unit);
+    if (rule_) {
+      fit &= FitsTiles(kTakeTilesTable[target](*rule_, from, padded_block_, elements.data()).unit);
+    } else {
+      fit &= kTakeFloatsTable[target](from, padded_block_, elements.data());
+    }
     uint16_t* to = Tiles(row / kTileRows * kTileRows, block) + row % kTileRows * depth;
     for (size_t k = 0; k < padded_block_; k += depth) {
       std::copy_n(elements.data() + k, depth, to);
@@ -201,7 +230,7 @@ void ProductRows::TakeRow(size_t row, const float* values) {
   uint8_t* const elements = elements_.get() + row * row_bytes();
   ForEachPaddedBlock(values, [&](size_t block, const float* from) {
     const WholeBlock taken =
-        take(rule_, from, padded_block_, elements + block * padded_block_ * BytesOf(form_));
+        take(*rule_, from, padded_block_, elements + block * padded_block_ * BytesOf(form_));
     const size_t at = row * num_blocks_ + block;
     units_[at] = taken.unit == formats::kNanUnit
                      ? std::nanf("")

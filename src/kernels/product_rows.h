@@ -20,7 +20,7 @@ namespace bitpress::kernels {
 //   kBytes   whole numbers of 8 bits, for dot products of bytes
 //   kWords   whole numbers of 16 bits; of every four elements 0, 2, 1, 3
 //   kFloats  float32, quantized or not
-//   kTiles   bfloat16, elements times units (tile_rows.h)
+//   kTiles   bfloat16, elements times units, or floats (tile_rows.h)
 enum class RowForm { kBytes, kWords, kFloats, kTiles };
 
 inline size_t BytesOf(RowForm form) {
@@ -59,7 +59,7 @@ class ProductRows {
   // Returns a block of kTileRows rows from `row` on, a multiple of it: a tile of each kTileDepth
   // elements, if there are so many. Rows behind the last are zeros.
   const uint16_t* tiles(size_t row, size_t block) const { return Tiles(row, block); }
-  // Returns whether all units are within kLeastTileUnit and kLargestTileUnit, after all tasks ran.
+  // Returns whether tiles take all units, or all floats (tile_rows.h), after all tasks ran.
   bool fit_tiles() const { return fit_tiles_.load(std::memory_order_relaxed); }
 
  private:
@@ -87,7 +87,7 @@ class ProductRows {
     }
   }
 
-  formats::BlockUnits rule_;  // of whole rows
+  std::optional<formats::BlockUnits> rule_;  // of whole rows
   RowForm form_;
   formats::SummedShape summed_;
   const float* a_;

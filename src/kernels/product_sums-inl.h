@@ -26,6 +26,7 @@ BITPRESS_BEGIN_PRODUCTS
 // and without dot products it gathers integers in two for each that has sums.
 constexpr size_t TileRows(RowForm form) {
   const bool is_gathered = form == RowForm::kWords || (form == RowForm::kBytes && !kHasDot);
+  if (form == RowForm::kFloats) return 6;
   return kIsArm ? (is_gathered ? 2 : 4) : kParts == 1 ? 6 : 4;
 }
 constexpr size_t kTilePanels = kParts == 1 ? 4 : 1;

@@ -13,6 +13,7 @@ struct ProductTask {
   const ProductPanels* panels = nullptr;
   const ProductRows* rows = nullptr;
   const ProductOutput* output = nullptr;
+  formats::ProductSums sums = formats::ProductSums::kChain;
   // The largest number of steps of four elements whose products of bytes, added in pairs, stay
   // within 16 bits. It matters to processors without dot products only.
   size_t steps_in_words = 0;

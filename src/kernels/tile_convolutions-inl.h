@@ -40,6 +40,15 @@ struct ConvolutionOperands {
   HWY_INLINE size_t column_stride() const { return 4 * task->tile->stored; }
 };
 
+template <size_t kPanels>
+HWY_INLINE void SumTileBlocks(const ConvolutionOperands& operands, size_t count, float* sums) {
+  if (operands.task->weights->sums() == formats::ProductSums::kWhole) {
+    AddTileBlocks<kPanels>(operands, count, /*is_first=*/true, sums);
+  } else {
+    AddFloatTileBlocks<kPanels>(operands, count, /*is_first=*/true, sums);
+  }
+}
+
 // Writes the sums of `count` output channels for kPanels vectors of positions, which begin at
 // `position` of the image: to the outputs of a run, or where FinishStrip finds them.
 template <size_t kPanels>
@@ -79,10 +88,10 @@ HWY_INLINE void TileOutputs(const ConvolutionTask& task, size_t output, size_t c
       const ConvolutionOperands operands{&task, task.weights->tiles(output), at - tile.begin};
       const PlaneGrid::Run* const whole = is_one_run ? run : nullptr;
       if (end - at > kPanelColumns) {
-        AddTileBlocks<2>(operands, num_blocks, /*is_first=*/true, sums);
+        SumTileBlocks<2>(operands, num_blocks, sums);
         PutSums<2>(task, output, count, at - strip, whole, sums, strip_sums);
       } else {
-        AddTileBlocks<1>(operands, num_blocks, /*is_first=*/true, sums);
+        SumTileBlocks<1>(operands, num_blocks, sums);
         PutSums<1>(task, output, count, at - strip, whole, sums, strip_sums);
       }
     }
@@ -91,7 +100,7 @@ HWY_INLINE void TileOutputs(const ConvolutionTask& task, size_t output, size_t c
   }
 }
 
-void ConvolveWhole(const ConvolutionTask& task) {
+void Convolve(const ConvolutionTask& task) {
   const TileScope scope(std::min(task.weights->tile_depth(), kTileDepth));
   for (size_t output = task.output_begin; output < task.output_end; output += kTileRows) {
     TileOutputs(task, output, std::min(kTileRows, task.output_end - output));

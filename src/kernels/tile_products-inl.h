@@ -11,9 +11,9 @@
 #include <algorithm>
 #include <cstring>
 
-#include "base/check.h"
 #include "base/round_up.h"
 #include "kernels/product_codes-inl.h"
+#include "kernels/product_floats-inl.h"
 #include "kernels/product_sums-inl.h"
 #include "kernels/product_task.h"
 #include "kernels/scratch.h"
@@ -27,6 +27,11 @@ BITPRESS_BEGIN_PRODUCTS
 
 constexpr hn::RebindToUnsigned<decltype(kDf)> kDu;
 using VU = hn::VFromD<decltype(kDu)>;
+
+// Joins the upper halves of floats that bfloat16 holds to pairs.
+HWY_INLINE VU JoinPairs(VU first, VU second) {
+  return hn::OrAnd(hn::ShiftRight<16>(first), second, hn::Set(kDu, 0xFFFF0000));
+}
 
 // Turns codes into values. With `kCodeStart` as its upper bits a code is the number 2^23 + code.
 template <PanelCodes kCodes>
@@ -56,7 +61,7 @@ struct TileDecoder {
     };
     const VU first = value(hn::ShiftRight<16 * kPair>(four));
     const VU second = value(hn::ShiftRight<16 * kPair + 8>(four));
-    return hn::OrAnd(hn::ShiftRight<16>(first), second, hn::Set(kDu, 0xFFFF0000));
+    return JoinPairs(first, second);
   }
 
   VF offset;
@@ -89,6 +94,24 @@ HWY_INLINE void DecodeTiles(const ProductPanels& panels, size_t panel, size_t bl
   }
   const size_t filled = DepthInTiles(panels.padded_block()) - panels.padded_block();
   std::fill_n(to, filled / 2 * kPanelColumns, 0U);
+}
+
+// Does so for codes of 8-bit floats.
+template <PanelCodes kCodes>
+HWY_INLINE void DecodeFloatTiles(const ProductPanels& panels, size_t panel, size_t block,
+                                 uint16_t* out) {
+  const FloatReader<kCodes> reader(panels);
+  const uint8_t* const codes = panels.codes(panel) + block * panels.block_bytes();
+  const BlockValues value(reader, UnitsAt(panels.units(panel) + block * kPanelColumns));
+  auto* to = reinterpret_cast<uint32_t*>(out);
+  for (size_t k = 0; k < panels.padded_block(); k += 4, to += 2 * kPanelColumns) {
+    VF numbers[4];
+    reader.Four(codes, nullptr, k, 0, numbers);
+    VU bits[4];
+    for (size_t i = 0; i < 4; ++i) bits[i] = hn::BitCast(kDu, value(numbers[i]));
+    hn::StoreU(JoinPairs(bits[0], bits[1]), kDu, to);
+    hn::StoreU(JoinPairs(bits[2], bits[3]), kDu, to + kPanelColumns);
+  }
 }
 
 // A piece of one or two panels, whose values stay in the cache: blocks [begin, end).
@@ -136,8 +159,12 @@ void AddPiece(const ProductTask& task, const PanelPiece& piece, const PanelPiece
   const size_t block_elements = depth * kPanelColumns;
   for (size_t p = 0; p < kPanels; ++p) {
     for (size_t b = 0; b < count; ++b) {
-      DecodeTiles<kCodes>(panels, piece.panel + p, piece.begin + b,
-                          columns + (p * count + b) * block_elements);
+      uint16_t* const to = columns + (p * count + b) * block_elements;
+      if constexpr (kCodes == PanelCodes::kE4M3 || kCodes == PanelCodes::kE5M2) {
+        DecodeFloatTiles<kCodes>(panels, piece.panel + p, piece.begin + b, to);
+      } else {
+        DecodeTiles<kCodes>(panels, piece.panel + p, piece.begin + b, to);
+      }
     }
   }
   const size_t num_groups = CeilDivide(task.row_end - task.row_begin, kTileRows);
@@ -146,8 +173,12 @@ void AddPiece(const ProductTask& task, const PanelPiece& piece, const PanelPiece
     const ProductOperands operands{
         task.rows->tiles(task.row_begin + group * kTileRows, piece.begin), columns,
         count * block_elements, depth};
-    AddTileBlocks<kPanels>(operands, count, piece.begin == 0,
-                           sums + group * kPanels * kTileRows * kPanelColumns);
+    float* const of_group = sums + group * kPanels * kTileRows * kPanelColumns;
+    if (task.sums == formats::ProductSums::kWhole) {
+      AddTileBlocks<kPanels>(operands, count, piece.begin == 0, of_group);
+    } else {
+      AddFloatTileBlocks<kPanels>(operands, count, piece.begin == 0, of_group);
+    }
   }
 }
 
@@ -213,8 +244,10 @@ void Multiply(const ProductTask& task) {
       return MultiplyCodes<PanelCodes::kEight>(task);
     case PanelCodes::kNine:
       return MultiplyCodes<PanelCodes::kNine>(task);
-    default:
-      BITPRESS_DCHECK(false);  // floats
+    case PanelCodes::kE4M3:
+      return MultiplyCodes<PanelCodes::kE4M3>(task);
+    case PanelCodes::kE5M2:
+      return MultiplyCodes<PanelCodes::kE5M2>(task);
   }
 }
 

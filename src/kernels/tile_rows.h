@@ -6,6 +6,9 @@
 // (formats::WhyNoProduct). So a tile, which starts from zeros for each block, has its exact sum
 // times both units, in any order, unless that is so small that tiles take it as zero, or infinite.
 // One addition to the sums of the blocks before rounds as the specification's multiply-add.
+//
+// Products of floats whose rows have a format are sums of products of bfloat16, too. A tile adds a
+// part to its sums exactly as formats/block_products.h says, and so keeps them over all blocks.
 #pragma once
 
 #include <bit>
@@ -49,5 +52,10 @@ inline constexpr uint8_t kLargestTileUnit = formats::kUnitBias + 74;
 inline bool FitsTiles(uint8_t unit) {
   return unit == formats::kNanUnit || (unit >= kLeastTileUnit && unit <= kLargestTileUnit);
 }
+
+// Rows of floats in tiles are zeros, NaN or within these. So they are multiples of 2^-80. Their
+// products with columns whose units are within 2^-30 and 2^30 are multiples of 2^-126, as elements
+// are of 2^-16, and 2^40 of them are below 2^127. So nothing is taken as zero, or becomes infinite.
+inline constexpr float kLeastTileFloat = 0x1p-73F, kLargestTileFloat = 0x1p40F;
 
 }  // namespace bitpress::kernels

@@ -87,6 +87,36 @@ HWY_INLINE void AddTileBlocks(const Operands& at, size_t count, bool is_first, f
   }
 }
 
+// Adds the first `count` blocks of floats to the same sums, which stay in tiles.
+template <size_t kPanels, class Operands>
+HWY_INLINE void AddFloatTileBlocks(const Operands& at, size_t count, bool is_first, float* to) {
+  constexpr int kFirst = kSumTile;
+  const size_t depth = at.depth(), tile_depth = std::min(depth, kTileDepth);
+  const size_t stride = at.column_stride();
+  float* const second = to + kTileRows * kPanelColumns;
+  if (is_first) {
+    ClearTile<kFirst>();
+    if constexpr (kPanels > 1) ClearTile<kFirst + 1>();
+  } else {
+    LoadTile<kFirst>(to, kTileRowBytes);
+    if constexpr (kPanels > 1) LoadTile<kFirst + 1>(second, kTileRowBytes);
+  }
+  for (size_t block = 0; block < count; ++block) {
+    for (size_t k = 0; k < depth; k += tile_depth) {
+      const size_t column = k / 2 * stride / sizeof(uint16_t);
+      LoadTile<kRowTile>(at.rows(block) + k * kTileRows, tile_depth * sizeof(uint16_t));
+      LoadTile<kColumnTile>(at.columns(block, 0) + column, stride);
+      AddTileProducts<kFirst, kRowTile, kColumnTile>();
+      if constexpr (kPanels > 1) {
+        LoadTile<kColumnTile + 1>(at.columns(block, 1) + column, stride);
+        AddTileProducts<kFirst + 1, kRowTile, kColumnTile + 1>();
+      }
+    }
+  }
+  StoreTile<kFirst>(to, kTileRowBytes);
+  if constexpr (kPanels > 1) StoreTile<kFirst + 1>(second, kTileRowBytes);
+}
+
 BITPRESS_END_PRODUCTS
 }  // namespace bitpress::kernels::HWY_NAMESPACE
 BITPRESS_AFTER_PRODUCTS
