@@ -237,8 +237,7 @@ std::string WhyNoPackedConvolution(const Model& model, const Use& use, const Pac
   // Tiles multiply parts several times as fast as vectors do (docs/benchmarks/products.md).
   if (sums == formats::ProductSums::kParts && readers == plan::CodeReaders::kQuick &&
       !kernels::HasTiles()) {
-    return "ONNX Runtime's Conv is faster on processors without AMX: its products are those of "
-           "floats";
+    return "ONNX Runtime's Conv is faster: its products are those of floats, and there is no AMX";
   }
   if (readers == plan::CodeReaders::kQuick && HasFewPositions(model, node)) {
     return "ONNX Runtime's Conv is faster: its output has few positions";

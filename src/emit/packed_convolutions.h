@@ -13,10 +13,11 @@ namespace bitpress::emit {
 // Returns why a reader of a weight is no convolution that our operator library computes, "" if it
 // is one: a Conv over one or two dimensions whose weight is in blocks that run along its channels,
 // or along all that it sums, and whose input comes from one of our quantizers with blocks of as
-// many elements along the channels. Convolutions that would multiply floats qualify only if they
-// are grouped, or sum few products, as those of the first layer do. CodeReaders::kQuick also
-// leaves those to ONNX Runtime of which its own is probably faster: larger products of floats, and
-// outputs with few positions. REQUIRES: the reader is a standard Conv.
+// many elements along the channels. Convolutions that sum chains of floats qualify only if they are
+// grouped, or sum few products, as those of the first layer do. CodeReaders::kQuick also leaves
+// those to ONNX Runtime of which its own is probably faster: larger products of floats, unless this
+// processor has tiles for them, and outputs with few positions. REQUIRES: the reader is a standard
+// Conv.
 std::string WhyNoPackedConvolution(const graph::Model& model, const graph::Use& use,
                                    const weights::PackedWeight& weight, plan::CodeReaders readers);
 

@@ -147,10 +147,10 @@ def test_weights_only(name, source, tmp_path, bitpress, sessions):
 
 
 @pytest.mark.parametrize("name, rows_of", [
-    pytest.param("mx6", "mx6", marks=pytest.mark.quick), ("mxfp8_e4m3", ""), ("bfp16", "bfp16"),
-    ("bfp(bits=13, block=32)", "bfp(bits=13, block=32)"), ("mxfp8_e4m3(block=16)", ""), ("mxint8(block=256)", "")])
+    pytest.param("mx6", "mx6", marks=pytest.mark.quick), ("mxfp8_e4m3", "mxfp8_e4m3"), ("bfp16", "bfp16"),
+    ("bfp(bits=13, block=32)", "bfp(bits=13, block=32)"), ("mxfp8_e4m3(block=16)", "mxfp8_e4m3(block=16)"), ("mxint8(block=256)", "")])
 def test_both_sides(name, rows_of, source, tmp_path, bitpress, sessions):
-    """`rows_of`: the format in which the operators quantize rows themselves, if their products are of whole numbers."""
+    """`rows_of`: the format whose values the rows have, where products are of whole numbers or summed in parts."""
     text = bitpress.ok("quantize", source, "-o", tmp_path / "q.onnx", "--config", name, "--target", "bitpress")
     assert "5 nodes compute from codes of weights" in text
     products = [node for node in onnx.load(tmp_path / "q.onnx").graph.node if node.op_type.startswith("MatMul")]
