@@ -11,6 +11,7 @@
 #include "base/messages.h"
 #include "base/paths.h"
 #include "base/text.h"
+#include "formats/format_spec.h"
 
 namespace bitpress::tasks {
 namespace {
@@ -29,6 +30,18 @@ bool HasQuantized(const QuantizeReport& report, plan::Role role) {
   return std::ranges::any_of(report.plan.tensors, [role](const plan::TensorPlan& row) {
     return row.role == role && row.is_quantized();
   });
+}
+
+// Returns whether activations are rounded to floats one by one, which optimize makes faster beside
+// convolutions.
+bool HasRoundedConvolutions(const QuantizeReport& report) {
+  const auto is_rounded = [](const plan::TensorPlan& row) {
+    if (row.role != plan::Role::kActivation || !row.is_quantized() || row.integer) return false;
+    const bool is_convolved = std::ranges::any_of(
+        row.uses, [](const plan::TensorUse& use) { return use.op_type == "Conv"; });
+    return is_convolved && !formats::FindFormat(row.format).is_blocked();
+  };
+  return std::ranges::any_of(report.plan.tensors, is_rounded);
 }
 
 std::string SizeLine(const QuantizeReport& report) {
@@ -234,6 +247,10 @@ void WarnOfSpeed(const QuantizeReport& report, std::vector<Warning>& warnings) {
     if (report.rewritten.narrowed) {
       return "FLOAT16 pays in bytes, and where processors compute it, which most x86 ones do not; "
              "INT8 and INT8_DYNAMIC compute faster";
+    }
+    if (HasRoundedConvolutions(report)) {
+      return "bitpress optimize writes a file for processors like this one, without the "
+             "conversions of layout around quantizers, which take most of the difference";
     }
     if (reads_activations) {
       return "quantize weights alone (activations=none), which computes in float, or compare "
