@@ -63,6 +63,7 @@ such as the scale of an activation before calibration, breaks no rule.
 | `like` | a built-in target whose settings and rules come first |
 | `storage` | `packed`, `simulated` or `qdq`, as `--storage`, in place of the default |
 | `contributed`, `products` | weights whose codes MatMulNBits and GatherBlockQuantized, or our own operators, read at run time: `none`, `integers`, `quick`, `all` |
+| `no_qmoe` | why mixtures of experts keep their decoders, if they do: QMoE is another contributed operator |
 | `settings` | settings of the configuration: `key`, `to`, and `from` if only that value is replaced |
 | `config_rules` | `rule`: a rule of a configuration; `from`: only where a setting has this value |
 | `tensor_rules`, `node_rules`, `model_rules` | `if`, `wants`, `says` (continues "it ..."), `remedy`, `source`, `advice` |

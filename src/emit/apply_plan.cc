@@ -240,7 +240,7 @@ constexpr EmitPass kQuantizeDynamically{
 constexpr EmitPass kUseNativeOperators{
     .name = "use-native-operators",
     .run = [](Model& model, EmitState& state) -> PassResult {
-      state.report.native = UseNativeOperators(model, state.quantized, state.target.contributed,
+      state.report.native = UseNativeOperators(model, state.quantized, state.target,
                                                state.options.accuracy_level, state.pool);
       return state.report.native.num_nodes > 0;
     },

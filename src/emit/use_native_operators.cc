@@ -29,13 +29,14 @@ constexpr size_t kFirstExperts = 2;  // input of a MoE: weights and biases follo
 
 class NativeRewriter {
  public:
-  NativeRewriter(Model& model, AccuracyLevel level, ThreadPool& pool)
-      : model_(model), level_(level), pool_(pool) {}
+  NativeRewriter(Model& model, const plan::TargetProfile& target, AccuracyLevel level,
+                 ThreadPool& pool)
+      : model_(model), target_(target), level_(level), pool_(pool) {}
 
-  NativeOperators Run(const QuantizedWeights& weights, plan::CodeReaders which) {
+  NativeOperators Run(const QuantizedWeights& weights) {
     for (const QuantizedWeights::Packed& packed : weights.packed) {
       const bool is_integer = formats::FindFormat(packed.statistics->format).is_integer();
-      if (which == plan::CodeReaders::kIntegers && !is_integer) continue;
+      if (target_.contributed == plan::CodeReaders::kIntegers && !is_integer) continue;
       const std::vector<Use> uses = model_.AllUses(packed.statistics->quantized);
       if (uses.size() == 1 && ops::TraitsOf(uses.front().node).has_experts()) {
         experts_[uses.front().node.output(0)].emplace(uses.front().input_index, &packed);
@@ -76,6 +77,7 @@ class NativeRewriter {
 
   // Returns why no QMoE can compute a mixture of experts, "" if one can.
   std::string WhyNotExperts(const Node& node, const Experts& parts) const {
+    if (!target_.no_qmoe.empty()) return target_.no_qmoe;
     const weights::NativeWeight& first = parts.begin()->second->native;
     for (const auto& [input, packed] : parts) {
       const weights::NativeWeight& native = packed->native;
@@ -355,6 +357,7 @@ class NativeRewriter {
   }
 
   Model& model_;
+  const plan::TargetProfile& target_;
   AccuracyLevel level_;
   ThreadPool& pool_;
   std::map<std::string, Experts> experts_;  // by the outputs of their nodes
@@ -364,8 +367,9 @@ class NativeRewriter {
 }  // namespace
 
 NativeOperators UseNativeOperators(Model& model, const QuantizedWeights& weights,
-                                   plan::CodeReaders which, AccuracyLevel level, ThreadPool& pool) {
-  return NativeRewriter(model, level, pool).Run(weights, which);
+                                   const plan::TargetProfile& target, AccuracyLevel level,
+                                   ThreadPool& pool) {
+  return NativeRewriter(model, target, level, pool).Run(weights);
 }
 
 }  // namespace bitpress::emit

@@ -46,9 +46,11 @@ constexpr auto FieldsOf(const NativeOperators*) {
 //    becomes a MatMulNBits, and the lookup reads the same bytes by a function of standard operators
 //    (weights/lookup_nodes.h).
 // Weights are written in the layout of their operator. Unpack functions without a user are removed.
-// Other weights than `which` (kAll or kIntegers) are left alone and are no omissions.
+// Other weights than those that the target has contributed operators for (kAll or kIntegers) are
+// left alone and are no omissions.
 // REQUIRES: nothing between the two passes removed `weights` or their Unpack nodes.
 NativeOperators UseNativeOperators(graph::Model& model, const QuantizedWeights& weights,
-                                   plan::CodeReaders which, AccuracyLevel level, ThreadPool& pool);
+                                   const plan::TargetProfile& target, AccuracyLevel level,
+                                   ThreadPool& pool);
 
 }  // namespace bitpress::emit

@@ -165,6 +165,7 @@ TargetProfile ReadProfile(const json& document, const std::string& where) {
   if (reader.Has("runtime")) profile.runtime = reader.String("runtime");
   ReadWord<CodeReaders>(reader, "products", where, kReaderWords, profile.products);
   ReadWord<CodeReaders>(reader, "contributed", where, kReaderWords, profile.contributed);
+  if (reader.Has("no_qmoe")) profile.no_qmoe = reader.String("no_qmoe");
   ReadWord<Storage>(reader, "storage", where, kStorageWords, profile.storage);
   ReadList(reader, "settings", where, [&](const json& item, const std::string& at) {
     profile.settings.push_back(ReadSetting(item, at));

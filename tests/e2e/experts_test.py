@@ -93,3 +93,10 @@ def test_experts_that_no_qmoe_takes_are_decoded_and_named(tmp_path, bitpress):
     assert operators(tmp_path / "onnxruntime.onnx")["MoE"] == 1
     assert "blocks of 32 do not divide 80" in texts[0]
     np.testing.assert_allclose(run(tmp_path / "onnxruntime.onnx"), run(tmp_path / "portable.onnx"), atol=1e-5)
+
+
+def test_cuda_decodes_experts(path, tmp_path, bitpress):
+    """ONNX Runtime's CUDA provider has a MoE of float32, and no QMoE."""
+    text = bitpress.ok("quantize", path, "-o", tmp_path / "q.onnx", "--config", "INT4_WEIGHTS", "--set", "weight_block_size=32", "--target", "cuda")
+    found = operators(tmp_path / "q.onnx")
+    assert found["MoE"] == 1 and "QMoE" not in found and "decoded at load: the provider computes a QMoE of float32 on the CPU" in text

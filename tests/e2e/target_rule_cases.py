@@ -169,6 +169,9 @@ CASES = {(target, says): models for target, rules in {
         "computes products of int8 by int8, and others on the CPU, between two copies": (_integer_op("MatMulInteger"), _int8_product),
         "computes operators on codes on the CPU, between two copies": (_integer_op("QLinearConv"), _int8),
         "computes it on the CPU, between two copies, where our library is registered": (_our_product, _int8),
+        "decodes blocks of int4 and uint4 only, and fails at others when it runs":
+            (_Layer(activation=None, weight="int8", block=32), _Layer(activation=None, weight="int4", block=32)),
+        "computes a QMoE of float32 on the CPU, between two copies": (_op("QMoE", "com.microsoft"), _int8),
     },
     "openvino": {
         "takes activations of integers, and expands no functions of a model": (_Layer(activation="float8e4m3fn"), _int8),
