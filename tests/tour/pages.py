@@ -3,7 +3,7 @@
 usage: pages.py [--write] PAGE...    in a folder with examples/, with the command `bitpress` and the package `bitpress` installed
 
 A block of commands is run as one script, in the folder of the last `cd`. If a block of text follows it, each line of that must come, in this order, among the lines
-that were printed: numbers, names of presets and the mark of what keeps the limits may differ, because times do, and a line `...` stands for any
+that were printed: numbers, names of presets and whether a trial keeps the limits may differ, because times do, and a line `...` stands for any
 lines. --write puts what was printed in the place of such lines. The first block that fails ends the run with exit code 1.
 """
 
@@ -20,6 +20,7 @@ BLOCK = re.compile(r"^```sh\n(.*?)^```\n(?:\n```text\n(.*?)^```\n)?", re.MULTILI
 def form_of(line):
     """A line without what differs from machine to machine."""
     line = re.sub(r"^[+ ] (?=[A-Z])", "  ", line)
+    line = re.sub(r" +misses: [a-z, ]+$", "", line)
     line = re.sub(r"\b[A-Z]\w*[_\d]\w*\b", "PRESET", line)
     return re.sub(r"\s+", " ", re.sub(r"-?\d[\d,.]*", "0", line)).replace("kB", "MB").rstrip()
 

@@ -54,8 +54,8 @@ def test_there_are_ten_tasks_on_short_pages():
 
 def test_what_differs_from_machine_to_machine_may_differ():
     shown = "+ INT8     1.00 %   5.1 MB\n...\nbest.onnx: INT8, loss 1 %\n"
-    printed = "first\n  INT8_DYNAMIC     -0.25 %   500.25 kB\nmore\nbest.onnx: MX6, loss 2.5 %\n"
-    assert compare(shown, printed) == "  INT8_DYNAMIC     -0.25 %   500.25 kB\n...\nbest.onnx: MX6, loss 2.5 %\n"
+    printed = "first\n  INT8_DYNAMIC     -0.25 %   500.25 kB   misses: bytes, time\nmore\nbest.onnx: MX6, loss 2.5 %\n"
+    assert compare(shown, printed) == "  INT8_DYNAMIC     -0.25 %   500.25 kB   misses: bytes, time\n...\nbest.onnx: MX6, loss 2.5 %\n"
     for other in ("first\n", "best.onnx: MX6, loss 2 %\n  INT8 1 % 5 MB\n"):
         with pytest.raises(ValueError):
             compare(shown, other)
