@@ -74,7 +74,20 @@ std::string DescribeMeasure(const evaluate::EvaluationReport& evaluation,
     text += fmt::format(" ({}{}{})", evaluation.task->task,
                         evaluation.task->how.empty() ? "" : ": ", evaluation.task->how);
   }
+  const size_t num_others = evaluation.heads.size();
+  if (measure == "noise") {
+    if (num_others > 1) text += fmt::format(" of the worst of {} outputs", num_others);
+  } else if (num_others > 0) {
+    text += fmt::format(", and {} by what {}", WithNoun(num_others, "other output"),
+                        num_others == 1 ? "it loses" : "they lose");
+  }
   return text;
+}
+
+// Returns what the times are: evaluate and auto have other batches by default.
+std::string DescribeBatches(const evaluate::EvaluationReport& evaluation) {
+  return fmt::format("times of batches of {}{}\n", evaluation.batch_size,
+                     evaluation.is_processor_time ? " on one thread, of a processor" : "");
 }
 
 std::string DescribeHead(const tasks::AutoReport& report) {
@@ -83,7 +96,7 @@ std::string DescribeHead(const tasks::AutoReport& report) {
                                  WordOf<ops::NetworkKind>(ops::kNetworkKindWords, report.network),
                                  HumanBytes(report.float_bytes),
                                  evaluation ? DescribeMeasure(*evaluation, report.measure) : "");
-  if (evaluation) text += DescribeFloat(*evaluation);
+  if (evaluation) text += DescribeFloat(*evaluation) + DescribeBatches(*evaluation);
   return text + fmt::format("  {:<28} {:>10} {:>10} {:>7} {:>8}   (+: {})\n", "configuration",
                             "loss", "bytes", "of float", "time", report.goals.limits.Text());
 }

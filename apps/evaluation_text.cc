@@ -42,7 +42,8 @@ std::string Reference(const std::optional<double>& value, std::string_view unit,
 
 std::string DescribeTimes(const EvaluationReport& report) {
   std::string text =
-      fmt::format("{:<10} {:.1f} ms in batches of {}", "time", report.time_ms, report.batch_size);
+      fmt::format("{:<10} {:.1f} ms{} in batches of {}", "time", report.time_ms,
+                  report.is_processor_time ? " of a processor" : "", report.batch_size);
   if (report.reference_time_ms) {
     text += fmt::format(" (reference {:.1f} ms)", *report.reference_time_ms);
   }
@@ -112,6 +113,12 @@ std::string ToText(const EvaluationReport& report) {
     text += fmt::format("{:<10} top-1 {} by the reference's own probabilities (reference {})\n",
                         "expected", Percent(*report.expected_top1),
                         Percent(*report.reference_expected_top1));
+  }
+  for (const evaluate::HeadReport& head : report.heads) {
+    if (report.heads.size() == 1 && !report.task && report.class_output.empty()) break;
+    text +=
+        fmt::format("{:<10} {:.2f} % at output '{}' ({})\n", "loss", 100 * head.loss, head.output,
+                    head.loss_name == "noise" ? "energy of the error" : head.loss_name);
   }
   if (report.outputs_identical) {
     text += fmt::format("{:<10} infinite: the outputs are identical\n", "SQNR");

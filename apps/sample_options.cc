@@ -201,8 +201,8 @@ void AddEvaluationTaskOption(CLI::App& command, std::string& task) {
   command
       .add_option(
           "--task", task,
-          "the task in whose terms a model is measured: detection, segmentation, embedding, "
-          "text, regression, auto (default: found from the outputs) or none; settings "
+          "the task in whose terms a model is measured: classes, detection, segmentation, "
+          "embedding, text, regression, auto (default: found from the outputs) or none; settings "
           "follow behind a colon: \"detection:layout=yolo8,labels=instances.json\"")
       ->type_name("TASK[:KEY=VALUE,...]");
 }

@@ -7,7 +7,8 @@
 It chooses on the samples for calibration, and measures on the others. The networks of UNSEEN come last. The column "elsewhere" is the
 signal-to-noise ratio of the worst output in plain ONNX Runtime, on 16 samples that played no part. `--keep DIR` keeps the files and what
 the command said. `--brute` tries every preset of BRUTE on the same samples with the same preference, and says how far the choice is from
-the best of them.
+the best of them. `--peers ort=PYTHON,nc=PYTHON,quark=PYTHON` adds what the defaults of other tools give, measured in the same way; each
+interpreter has the packages that bench/peers/jobs.py names.
 """
 
 import argparse
@@ -33,6 +34,9 @@ NETWORKS = ["nsnet2_16k", "silero_sequence", "dnsmos_p808", "lac", "wake_alexa",
 BRUTE = ["INT8", "INT8_DYNAMIC", "INT8_ADAROUND", "INT8_ADAQUANT", "INT4_WEIGHTS", "INT8_WEIGHTS", "LM_4BIT", "MATMUL_NBITS", "FP16", "BF16",
          "S8S8_AAWS", "U8S8_AAWS", "A8W8", "A16W8", "INT8_CNN_DEFAULT", "INT8_TRANSFORMER_DEFAULT", "UINT8_DYNAMIC_QUANT", "XINT8", "MXINT8", "MX6",
          "MX9", "MXFP8E4M3", "BFP16"]
+# The scripts of other tools in bench/peers, and the configurations that are their defaults.
+PEERS = {"ort": ("ONNX Runtime, static", "quantize_ort.py", "minmax"), "nc": ("Neural Compressor, static", "quantize_nc.py", "static"),
+         "quark": ("Quark, A8W8", "quantize_quark.py", "A8W8")}
 TASKS = {"centerface": ["--task", "detection:layout=centermap,score=0.35"]}
 
 
@@ -69,6 +73,37 @@ def run(program, name, cache, folder, *words):
     return json.loads((folder / "auto.json").read_text(encoding="utf-8")), [], processor_seconds() - start
 
 
+def loss_of(evaluation):
+    """As `auto` has it: the first measure, or that of an output that loses more."""
+    task, top = evaluation["task"], evaluation["reference_expected_top1"]
+    losses = [head["loss"] for head in evaluation["heads"]]
+    if task and task["loss"] is not None:
+        losses.append(task["loss"])
+    elif top:
+        losses.append(1 - evaluation["expected_top1"] / top)
+    elif evaluation["agreement"] is not None:
+        losses.append(1 - evaluation["agreement"])
+    return float("inf") if evaluation["num_nonfinite_values"] else max(losses)
+
+
+def by_peer(program, name, cache, folder, tool, python):
+    """The loss and bytes of another tool's default, in words."""
+    _, script, config = PEERS[tool]
+    model, output = model_of(cache, name), folder / f"{tool}.onnx"
+    command = [python, Path(__file__).parents[1] / "peers" / script, model, output, samples_of(cache, name, "calibration"), config]
+    ended = subprocess.run([str(word) for word in command], capture_output=True, text=True)
+    if ended.returncode != 0 or not output.is_file():
+        return f"fails: {(ended.stderr.strip().splitlines() or ['no message'])[-1][:80]}"
+    command = [program, "evaluate", output, "--reference", model, "--data", samples_of(cache, name, "validation"), "--batch", "1", "--threads", "1",
+               "--json", folder / "peer.json", *TASKS.get(name, [])]
+    ended = subprocess.run([str(word) for word in command], capture_output=True, text=True)
+    if ended.returncode != 0:
+        return f"does not run: {(ended.stderr.strip().splitlines() or ['no message'])[-1][:80]}"
+    evaluation = json.loads((folder / "peer.json").read_text(encoding="utf-8"))
+    ratio = f", {evaluation['time_ratio']:.2f}" if evaluation["time_ratio"] else ""
+    return f"{100 * loss_of(evaluation):.2f} %, {100 * evaluation['file_bytes'] / evaluation['reference_file_bytes']:.1f} %{ratio}"
+
+
 def chosen(report):
     return next(trial for trial in report["trials"] if trial["config"] == report["chosen"])
 
@@ -84,9 +119,13 @@ def main():
     parser.add_argument("--only", default=",".join([*NETWORKS, *UNSEEN]))
     parser.add_argument("--keep", type=Path, metavar="DIR", help="a folder for each network's file, report and text (default: they go)")
     parser.add_argument("--brute", action="store_true")
+    parser.add_argument("--peers", default="", metavar="TOOL=PYTHON,...")
     arguments = parser.parse_args()
+    peers = dict(word.split("=") for word in arguments.peers.split(",") if word)
     if arguments.brute:
-        print("| network | chosen, of how many | loss, bytes | best of all presets, of how many | loss, bytes |", "|---|---|---|---|---|", sep="\n")
+        titles = "".join(f" {PEERS[tool][0]}: loss, bytes, time |" for tool in peers)
+        print(f"| network | chosen, of how many | loss, bytes | best of all presets, of how many | loss, bytes |{titles}",
+              "|---|---|---|---|---|" + "---|" * len(peers), sep="\n", flush=True)
     else:
         print("| network | kind, float bytes | measure | chosen | loss | elsewhere | bytes of float | time of float | keeps the limits | processor |",
               "|---|---|---|---|---|---|---|---|---|---|", sep="\n", flush=True)
@@ -109,8 +148,9 @@ def main():
                 continue
             best, _, _ = run(arguments.program, name, arguments.cache, Path(folder), *words, "--configs", ",".join(BRUTE))
             other = chosen(best)
+            others = "".join(f" {by_peer(arguments.program, name, arguments.cache, Path(folder), *peer)} |" for peer in peers.items())
             print(f"| {name} | `{trial['config']}`, {len(report['trials'])} | {loss(trial)}, {share} | `{other['config']}`, {len(best['trials'])} | "
-                  f"{loss(other)}, {100 * other['file_bytes'] / report['float_bytes']:.1f} % |", flush=True)
+                  f"{loss(other)}, {100 * other['file_bytes'] / report['float_bytes']:.1f} % |{others}", flush=True)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Readers of a folder of .npy files for tools that want a class of theirs. Numpy only: it runs in each tool's environment."""
+"""Readers of a folder of .npy or .npz files for tools that want a class of theirs. Numpy only: it runs in each tool's environment."""
 
 from pathlib import Path
 
@@ -6,11 +6,11 @@ import numpy as np
 
 
 def make_reader(base, folder, name):
-    """A reader of the class `base`: get_next() and rewind()."""
+    """A reader of the class `base`: get_next() and rewind(). `name` is the input of arrays in .npy files; those of .npz files have names."""
 
     class Reader(base):
         def __init__(self):
-            self.paths = sorted(Path(folder).glob("*.npy"))
+            self.paths = sorted(Path(folder).glob("*.np[yz]"))
             self.rewind()
 
         def rewind(self):
@@ -18,7 +18,9 @@ def make_reader(base, folder, name):
 
         def get_next(self):
             path = next(self.items, None)
-            return None if path is None else {name: np.load(path)}
+            if path is None:
+                return None
+            return dict(np.load(path)) if path.suffix == ".npz" else {name: np.load(path)}
 
         def __len__(self):
             return len(self.paths)

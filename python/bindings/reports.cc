@@ -104,6 +104,8 @@ void BindEvaluationReport(nb::module_& module) {
       });
   BindFields<evaluate::OutputReport>(module, "OutputReport",
                                      "The closeness of one output to the reference's.");
+  BindFields<evaluate::HeadReport>(module, "HeadReport",
+                                   "The loss of an output besides the one measured first.");
   BindFields<evaluate::DecodingReport>(module, "DecodingReport",
                                        "Greedy decoding, one token after another with the cache.");
   BindFields<evaluate::TaskFigure>(module, "TaskFigure", "One figure of a task's measure.");

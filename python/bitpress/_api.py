@@ -246,8 +246,8 @@ def evaluate(model: Model, data: Data, reference: Optional[Model] = None, *, ima
         shard: only one part of the samples: "2/8" is the second of eight.
         processor: compute integer products as x86 with VNNI does ("vnni"), or without it ("no_vnni"): simulated where this
             machine is of the other kind, and then times say nothing.
-        task: in whose terms the model is measured besides: detection, segmentation, embedding, text, regression, "auto" (found from
-            the outputs) or "none"; settings follow behind a colon: "detection:layout=yolo8,labels=instances.json".
+        task: in whose terms the model is measured besides: classes, detection, segmentation, embedding, text, regression, "auto"
+            (found from the outputs) or "none"; settings follow behind a colon: "detection:layout=yolo8,labels=instances.json".
         most_failures: as of calibrate().
     """
     use_onnxruntime()

@@ -298,7 +298,8 @@ std::string DescribeFilesLeftOut(const fs::path& folder) {
       entry.disable_recursion_pending();
       continue;
     }
-    if (!IsFile(path)) continue;
+    std::error_code ignored;
+    if (!entry->is_regular_file(ignored)) continue;  // the entry knows it; a path would be asked
     ++num_files;
     if (KindOf(path)) {
       ++num_samples;

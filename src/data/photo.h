@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -23,6 +24,9 @@ struct Photo {
 // Error(kInvalidArgument) if the bytes are damaged or none of these, and before decoding if the
 // photo is over 100 megapixels.
 Photo DecodePhoto(std::string_view bytes);
+
+// Encodes a picture as a JPEG of good quality. REQUIRES: it has a pixel.
+std::string ToJpeg(const Photo& photo);
 
 // Scales to exactly this size with an antialiased Catmull-Rom filter (cubic, a = -0.5), in 8 bits.
 // Pixels beyond the edge have the value of the edge.

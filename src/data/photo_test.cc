@@ -331,5 +331,13 @@ TEST(LoadPhoto, ErrorsNameTheFile) {
   EXPECT_THAT(LoadPhoto(folder / "png.jpg", {}).dims, ElementsAre(1, 3, 20, 10));
 }
 
+TEST(ToJpeg, IsReadAgain) {
+  Photo photo{.width = 40, .height = 24, .rgb = std::vector<uint8_t>(3 * 40 * 24, 200)};
+  const Photo again = DecodePhoto(ToJpeg(photo));
+  EXPECT_EQ(again.width, 40);
+  EXPECT_EQ(again.height, 24);
+  for (const uint8_t value : again.rgb) EXPECT_NEAR(value, 200, 4);
+}
+
 }  // namespace
 }  // namespace bitpress::data

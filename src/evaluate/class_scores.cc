@@ -31,6 +31,15 @@ bool MayBeScores(const Output& output) {
   return !(most - least > kMostSpread);
 }
 
+// Returns whether numbers without a dimension for samples are scores: they are probabilities, or
+// they are all that the model gives, and always as many. Steps of time are more or fewer.
+bool AreOfClasses(const Output& output, const std::vector<runtime::ValueDescription>& all) {
+  if (AreProbabilities(output.values)) return true;
+  constexpr int64_t kLeastClasses = 9;  // fewer are a regression
+  return all.size() == 1 && all[0].dims == output.dims && output.dims[0] >= kLeastClasses &&
+         MayBeScores(output);
+}
+
 }  // namespace
 
 std::optional<size_t> FindClassOutput(const Contender& model,
@@ -45,6 +54,10 @@ std::optional<size_t> FindClassOutput(const Contender& model,
   std::optional<size_t> first;
   for (size_t i = 0; i < outputs.size(); ++i) {
     if (!name.empty() && descriptions[i].name != name) continue;
+    if (outputs[i]->IsOneRow(batch_size) &&
+        (!name.empty() || AreOfClasses(*outputs[i], descriptions))) {
+      return i;
+    }
     if (!outputs[i]->HasClassScores(batch_size)) {
       if (!name.empty()) FailNoScores(*outputs[i], name);
       continue;
@@ -62,7 +75,9 @@ std::optional<size_t> FindClassOutput(const Contender& model,
 
 void CountClasses(const Output& scores, const Output* reference, const data::Batch& batch,
                   size_t batch_size, const std::string& name, EvaluationState& state) {
-  if (!scores.HasClassScores(batch_size)) FailNoScores(scores, name);
+  if (!scores.HasClassScores(batch_size) && !scores.IsOneRow(batch_size)) {
+    FailNoScores(scores, name);
+  }
   const bool is_compared = reference != nullptr && !reference->values.empty();
   for (size_t i = 0; i < batch.num_samples; ++i) {
     const auto row = scores.Row(i, batch_size);

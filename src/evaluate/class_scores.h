@@ -18,8 +18,9 @@ namespace bitpress::evaluate {
 // empty the first that has probabilities, else the first that has scores. Null if the model has
 // none. `outputs` are those of a run of `batch_size` samples, in the order of the model. Numbers
 // that differ by hundreds, such as the pitch at each moment, and outputs of as many numbers, such
-// as how sure it is, are scores only if the samples have labels. Throws Error(kInvalidArgument) if
-// the named output is missing or has no scores.
+// as how sure it is, are scores only if the samples have labels. Numbers without a dimension for
+// samples are scores if they are probabilities, or all that the model gives. Throws
+// Error(kInvalidArgument) if the named output is missing or has no scores.
 std::optional<size_t> FindClassOutput(const Contender& model,
                                       const std::vector<const Output*>& outputs, size_t batch_size,
                                       const std::string& name, bool has_labels);

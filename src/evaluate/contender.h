@@ -7,6 +7,7 @@
 #include <optional>
 #include <vector>
 
+#include "base/run_clock.h"
 #include "base/tensor.h"
 #include "evaluate/outputs.h"
 #include "runtime/session.h"
@@ -26,6 +27,8 @@ class Contender {
   runtime::Session& session() { return session_; }
 
   double load_ms() const { return load_ms_; }
+  // Returns whether times are those of a processor, see RunClock.
+  bool IsOfProcessor() const { return clock_.IsOfProcessor(); }
   // Returns the time of the runs that were counted.
   double time_ms() const { return time_ms_; }
   // Returns how many bytes of memory this process took more by loading the model and by the runs
@@ -61,6 +64,7 @@ class Contender {
   bool TakesAllInOrder(size_t num_tensors) const;
 
   std::filesystem::path path_;
+  RunClock clock_;
   double load_ms_ = 0;
   double time_ms_ = 0;
   std::optional<uint64_t> memory_bytes_;

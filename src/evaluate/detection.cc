@@ -4,13 +4,14 @@
 #include <cmath>
 #include <set>
 
+#include "base/check.h"
 #include "base/error.h"
 
 namespace bitpress::evaluate {
 namespace {
 
 Box Centred(double x, double y, double width, double height) {
-  return {x - width / 2, y - height / 2, x + width / 2, y + height / 2, 0, 0};
+  return {x - width / 2, y - height / 2, x + width / 2, y + height / 2};
 }
 
 // Returns the numbers of an output of floats or integers.
@@ -47,6 +48,7 @@ void ReadYolo(const Fields& fields, bool has_objectness, double least, std::vect
     Box box = Centred(fields.At(i, 0), fields.At(i, 1), fields.At(i, 2), fields.At(i, 3));
     box.score = score;
     box.label = static_cast<int64_t>(best - first);
+    box.row = i;
     boxes.push_back(box);
   }
 }
@@ -94,14 +96,13 @@ const SampleOutput& OfAxes(const std::vector<SampleOutput>& outputs, size_t num_
   FailLayout(layout, expected);
 }
 
-void ReadEndToEnd(const std::vector<SampleOutput>& outputs, double least, std::vector<Box>& boxes) {
-  constexpr std::string_view kExpected = "[boxes, 6]";
-  const SampleOutput& output = OfAxes(outputs, 2, "end2end", kExpected);
-  if (output.dims[1] != 6) FailLayout("end2end", kExpected);
-  for (size_t i = 0; i + 6 <= output.values.size(); i += 6) {
-    const double* const row = &output.values[i];
-    if (!(row[4] >= least)) continue;
-    boxes.push_back({row[0], row[1], row[2], row[3], row[4], std::llround(row[5])});
+void ReadEndToEnd(const Fields& fields, double least, std::vector<Box>& boxes) {
+  if (fields.num_fields != 6) FailLayout("end2end", "[boxes, 6]");
+  for (size_t i = 0; i < fields.num_boxes; ++i) {
+    const double score = fields.At(i, 4);
+    if (!(score >= least)) continue;
+    boxes.push_back({fields.At(i, 0), fields.At(i, 1), fields.At(i, 2), fields.At(i, 3), score,
+                     std::llround(fields.At(i, 5)), i});
   }
 }
 
@@ -123,7 +124,7 @@ void ReadApart(const std::vector<SampleOutput>& outputs, double least, std::vect
   for (size_t i = 0; i < count; ++i) {
     const double* const row = &corners.values[4 * i];
     if (!(lists[0][i] >= least)) continue;
-    boxes.push_back({row[0], row[1], row[2], row[3], lists[0][i], std::llround(lists[1][i])});
+    boxes.push_back({row[0], row[1], row[2], row[3], lists[0][i], std::llround(lists[1][i]), i});
   }
 }
 
@@ -174,7 +175,7 @@ double AreaOf(const Box& box) {
 
 double Shared(const Box& a, const Box& b) {
   return AreaOf({std::max(a.left, b.left), std::max(a.top, b.top), std::min(a.right, b.right),
-                 std::min(a.bottom, b.bottom), 0, 0});
+                 std::min(a.bottom, b.bottom)});
 }
 
 // A found box of a class, and whether it has a label. One that lies in a crowd counts neither way.
@@ -237,10 +238,10 @@ double PrecisionOf(std::vector<Verdict> verdicts, size_t num_wanted) {
   return sum / 101;
 }
 
-// Returns whether the fields from `first_field` on are shares, as scores are.
-bool AreShares(const Fields& fields, size_t first_field) {
+// Returns whether the fields from the fifth on are shares, as scores are.
+bool HasScores(const Fields& fields) {
   for (size_t i = 0; i < fields.num_boxes; ++i) {
-    for (size_t j = first_field; j < fields.num_fields; ++j) {
+    for (size_t j = 4; j < fields.num_fields; ++j) {
       const double value = fields.At(i, j);
       if (!(value >= 0 && value <= 1)) return false;
     }
@@ -263,6 +264,46 @@ Fields FieldsOfColumns(std::span<const double> values, size_t rows, size_t colum
   return {values.data(), columns, rows, 1, columns};
 }
 
+// Returns the number of masks of an output with prototypes, [masks, height, width]; 0: it is none.
+size_t NumPrototypes(std::span<const int64_t> dims, int64_t input_height, int64_t input_width) {
+  constexpr int64_t kLeastMasks = 8, kPixels = 4;
+  const bool fits = dims.size() == 3 && dims[0] >= kLeastMasks && dims[1] > 0 &&
+                    dims[1] * kPixels == input_height && dims[2] * kPixels == input_width;
+  return fits ? static_cast<size_t>(dims[0]) : 0;
+}
+
+// Takes the factors of masks from the end of fields that have some besides those of a box. Returns
+// whether it has.
+bool TakeMasks(size_t num_masks, Fields& fields) {
+  constexpr size_t kLeastFields = 5;
+  if (num_masks == 0 || fields.num_fields < num_masks + kLeastFields) return false;
+  fields.num_fields -= num_masks;
+  return true;
+}
+
+// The head of a layout with one output.
+struct Head {
+  const SampleOutput* output = nullptr;
+  Fields fields = {};                        // without the factors of masks, which follow
+  const SampleOutput* prototypes = nullptr;  // null: there are no masks
+};
+Head HeadOf(const std::vector<SampleOutput>& outputs, const DetectionSettings& settings) {
+  Head head;
+  head.output = &OfAxes(outputs, 2, settings.layout, "one output of two axes a sample");
+  const auto rows = static_cast<size_t>(head.output->dims[0]),
+             columns = static_cast<size_t>(head.output->dims[1]);
+  head.fields = settings.layout == "yolo8" ? FieldsOfColumns(head.output->values, rows, columns)
+                                           : FieldsOfRows(head.output->values, rows, columns);
+  for (const SampleOutput& output : outputs) {
+    const size_t num_masks =
+        NumPrototypes(output.dims, settings.input_height, settings.input_width);
+    if (output.values.empty() || !TakeMasks(num_masks, head.fields)) continue;
+    head.prototypes = &output;
+    break;
+  }
+  return head;
+}
+
 }  // namespace
 
 double Iou(const Box& a, const Box& b) {
@@ -273,6 +314,12 @@ double Iou(const Box& a, const Box& b) {
 
 std::string FindBoxLayout(const TaskInterface& interface) {
   if (!interface.reads_image) return "";
+  size_t num_masks = 0;
+  for (const Output& output : interface.outputs) {
+    if (output.dims.empty() || num_masks > 0) continue;
+    num_masks = NumPrototypes(std::span(output.dims).subspan(1), interface.input_height,
+                              interface.input_width);
+  }
   for (const Output& output : interface.outputs) {
     if (output.values.empty() || output.dims.size() != 3 ||
         !output.IsPerSample(interface.batch_size)) {
@@ -281,29 +328,30 @@ std::string FindBoxLayout(const TaskInterface& interface) {
     const auto rows = static_cast<size_t>(output.dims[1]),
                columns = static_cast<size_t>(output.dims[2]);
     const std::span<const double> first = output.Row(0, interface.batch_size);
+    Fields in_rows = FieldsOfRows(first, rows, columns);
+    Fields in_columns = FieldsOfColumns(first, rows, columns);
+    TakeMasks(num_masks, in_rows);
+    TakeMasks(num_masks, in_columns);
     constexpr size_t kLeastBoxes = 100, kMostFields = 300, kMostEndToEnd = 1000;
-    const auto is_head = [](size_t num_boxes, size_t num_fields) {
-      return num_boxes >= kLeastBoxes && num_fields >= 5 && num_fields <= kMostFields &&
-             num_boxes > 2 * num_fields;
+    const auto is_head = [](const Fields& fields) {
+      return fields.num_boxes >= kLeastBoxes && fields.num_fields >= 5 &&
+             fields.num_fields <= kMostFields && fields.num_boxes > 2 * fields.num_fields;
     };
-    if (columns == 6 && rows <= kMostEndToEnd) {
-      const Fields fields = FieldsOfRows(first, rows, columns);
+    if (in_rows.num_fields == 6 && rows <= kMostEndToEnd) {
       const bool has_classes = [&] {
         for (size_t i = 0; i < rows; ++i) {
-          const double score = fields.At(i, 4), label = fields.At(i, 5);
+          const double score = in_rows.At(i, 4), label = in_rows.At(i, 5);
           if (!(score >= 0 && score <= 1) || label != std::round(label)) return false;
         }
         return true;
       }();
       if (has_classes) return "end2end";
     }
-    const Fields in_rows = FieldsOfRows(first, rows, columns);
-    if (is_head(rows, columns) && AreShares(in_rows, 4)) {
+    if (is_head(in_rows) && HasScores(in_rows)) {
       if (HasSizes(in_rows)) return "yolo5";
       if (CellsOf(interface.input_height, interface.input_width).size() == rows) return "yolox";
     }
-    const Fields in_columns = FieldsOfColumns(first, rows, columns);
-    if (is_head(columns, rows) && AreShares(in_columns, 4) && HasSizes(in_columns)) return "yolo8";
+    if (is_head(in_columns) && HasScores(in_columns) && HasSizes(in_columns)) return "yolo8";
   }
   return "";
 }
@@ -319,15 +367,11 @@ std::vector<Box> ReadBoxes(const std::vector<SampleOutput>& outputs,
                           static_cast<size_t>(output.dims[1])),
              true, least_score, boxes);
   } else if (layout == "yolo5" || layout == "yolo8") {
-    const SampleOutput& output = OfAxes(outputs, 2, layout, "one output of two axes a sample");
-    const auto rows = static_cast<size_t>(output.dims[0]),
-               columns = static_cast<size_t>(output.dims[1]);
-    const Fields fields = layout == "yolo5" ? FieldsOfRows(output.values, rows, columns)
-                                            : FieldsOfColumns(output.values, rows, columns);
+    const Fields fields = HeadOf(outputs, settings).fields;
     if (fields.num_fields < 5) FailLayout(layout, "5 numbers or more for a box");
     ReadYolo(fields, layout == "yolo5", least_score, boxes);
   } else if (layout == "end2end") {
-    ReadEndToEnd(outputs, least_score, boxes);
+    ReadEndToEnd(HeadOf(outputs, settings).fields, least_score, boxes);
   } else if (layout == "apart") {
     ReadApart(outputs, least_score, boxes);
   } else {
@@ -336,10 +380,56 @@ std::vector<Box> ReadBoxes(const std::vector<SampleOutput>& outputs,
   return Suppressed(std::move(boxes), settings.iou);
 }
 
-size_t CountMatches(std::span<const Box> wanted, std::span<const Box> found, double iou) {
+bool HasMasks(const std::vector<SampleOutput>& outputs, const DetectionSettings& settings) {
+  constexpr std::string_view kLayouts[] = {"yolo5", "yolo8", "end2end"};
+  return std::ranges::find(kLayouts, settings.layout) != std::end(kLayouts) &&
+         HeadOf(outputs, settings).prototypes != nullptr;
+}
+
+std::vector<bool> MaskOf(const Box& box, const std::vector<SampleOutput>& outputs,
+                         const DetectionSettings& settings) {
+  const Head head = HeadOf(outputs, settings);
+  BITPRESS_DCHECK(head.prototypes != nullptr && box.row < head.fields.num_boxes);
+  const std::vector<int64_t>& dims = head.prototypes->dims;
+  const auto num_masks = static_cast<size_t>(dims[0]), height = static_cast<size_t>(dims[1]),
+             width = static_cast<size_t>(dims[2]);
+  const double scale = static_cast<double>(width) / static_cast<double>(settings.input_width);
+  // Returns the first pixel whose middle is not before an edge.
+  const auto pixel = [&](double edge, size_t most) {
+    return static_cast<size_t>(
+        std::clamp(std::ceil(edge * scale - 0.5), 0.0, static_cast<double>(most)));
+  };
+  const size_t left = pixel(box.left, width), right = pixel(box.right, width);
+  const size_t top = pixel(box.top, height), bottom = pixel(box.bottom, height);
+  std::vector<bool> mask(height * width, false);
+  for (size_t y = top; y < bottom; ++y) {
+    for (size_t x = left; x < right; ++x) {
+      double sum = 0;
+      for (size_t k = 0; k < num_masks; ++k) {
+        sum += head.fields.At(box.row, head.fields.num_fields + k) *
+               head.prototypes->values[(k * height + y) * width + x];
+      }
+      mask[y * width + x] = sum > 0;
+    }
+  }
+  return mask;
+}
+
+double MaskIou(const std::vector<bool>& a, const std::vector<bool>& b) {
+  size_t both = 0, either = 0;
+  for (size_t i = 0; i < a.size(); ++i) {
+    if (a[i] && b[i]) ++both;
+    if (a[i] || b[i]) ++either;
+  }
+  return either == 0 ? 1 : static_cast<double>(both) / static_cast<double>(either);
+}
+
+std::vector<std::pair<size_t, size_t>> PairBoxes(std::span<const Box> wanted,
+                                                 std::span<const Box> found, double iou) {
   std::vector<bool> is_taken(wanted.size());
-  size_t num_matches = 0;
-  for (const Box& box : found) {
+  std::vector<std::pair<size_t, size_t>> pairs;
+  for (size_t j = 0; j < found.size(); ++j) {
+    const Box& box = found[j];
     std::optional<size_t> best;
     for (size_t i = 0; i < wanted.size(); ++i) {
       if (is_taken[i] || wanted[i].label != box.label || Iou(wanted[i], box) < iou) continue;
@@ -347,9 +437,9 @@ size_t CountMatches(std::span<const Box> wanted, std::span<const Box> found, dou
     }
     if (!best) continue;
     is_taken[*best] = true;
-    ++num_matches;
+    pairs.emplace_back(*best, j);
   }
-  return num_matches;
+  return pairs;
 }
 
 double AveragePrecision(std::span<const LabelledImage> images, std::span<const double> thresholds) {

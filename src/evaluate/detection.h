@@ -8,6 +8,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "evaluate/task.h"
@@ -19,6 +20,7 @@ struct Box {
   double left = 0, top = 0, right = 0, bottom = 0;
   double score = 0;
   int64_t label = 0;
+  size_t row = 0;  // of the head that it was read from
 };
 
 // Returns the area that both boxes share over the area that one of them covers.
@@ -26,7 +28,8 @@ double Iou(const Box& a, const Box& b);
 
 // The ways in which outputs hold boxes.
 inline constexpr std::array<std::string_view, 6> kBoxLayouts{
-    // [boxes, 5 + classes]: centre, size, objectness, and a score for each class (YOLO 5, 7).
+    // [boxes, 5 + classes]: centre, size, objectness, and a score for each class (YOLO 5, 7). Here,
+    // in `yolo8` and in `end2end`, factors of masks may follow, see HasMasks.
     "yolo5",
     // [4 + classes, boxes]: centre, size, and a score for each class (YOLO 8 to 11).
     "yolo8",
@@ -46,7 +49,7 @@ struct DetectionSettings {
   double score = 0.25;  // boxes below it do not count
   double iou = 0.5;     // of boxes that suppress each other
   double stride = 4;    // pixels of a cell of `centermap`
-  // These are the sides of the image that the model saw, for `yolox`.
+  // These are the sides of the image that the model saw, for `yolox` and masks.
   int64_t input_height = 0, input_width = 0;
 };
 
@@ -59,9 +62,20 @@ std::string FindBoxLayout(const TaskInterface& interface);
 std::vector<Box> ReadBoxes(const std::vector<SampleOutput>& outputs,
                            const DetectionSettings& settings, double least_score);
 
-// Returns the number of pairs of boxes of one class with an IoU of `iou` or more: each found box,
-// the best first, takes the free wanted one that it covers best.
-size_t CountMatches(std::span<const Box> wanted, std::span<const Box> found, double iou);
+// Returns the pairs {wanted, found} of boxes of one class with an IoU of `iou` or more: each found
+// box, the best first, takes the free wanted one that it covers best.
+std::vector<std::pair<size_t, size_t>> PairBoxes(std::span<const Box> wanted,
+                                                 std::span<const Box> found, double iou);
+
+// Returns whether boxes have masks: an output holds prototypes, [masks, height, width] at a quarter
+// of the image's sides, and each row of the head ends with a factor for each of them.
+bool HasMasks(const std::vector<SampleOutput>& outputs, const DetectionSettings& settings);
+// Returns which pixels of the prototypes show the object of a box: those in the box whose sum of
+// prototypes is above 0. REQUIRES: HasMasks, and ReadBoxes gave the box.
+std::vector<bool> MaskOf(const Box& box, const std::vector<SampleOutput>& outputs,
+                         const DetectionSettings& settings);
+// Returns the pixels that both masks have over those that one of them has; 1 if neither has any.
+double MaskIou(const std::vector<bool>& a, const std::vector<bool>& b);
 
 // A box of one image that has labels, as COCO has them.
 struct LabelledBox : Box {

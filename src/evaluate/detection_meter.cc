@@ -2,6 +2,7 @@
 // in the form of COCO.
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <span>
 
 #include "base/atomic_file.h"
 #include "base/error.h"
@@ -80,11 +81,28 @@ class DetectionMeter : public TaskMeter {
     if (!sample.reference.empty()) {
       has_reference_ = true;
       const std::vector<Box> wanted = ReadBoxes(sample.reference, settings_, settings_.score);
-      constexpr double kSameBox = 0.5;
       num_wanted_ += wanted.size();
-      num_matches_ += CountMatches(wanted, found, kSameBox);
+      Compare(sample, wanted, found);
     }
     AddLabelled(sample);
+  }
+
+  TaskDrawing Draw(const TaskSample& sample) const override {
+    TaskDrawing drawing;
+    const std::vector<Box> found = ReadBoxes(sample.outputs, settings_, settings_.score);
+    const std::vector<Box> wanted = ReadBoxes(sample.reference, settings_, settings_.score);
+    const auto add = [&](const std::vector<Box>& boxes, bool is_reference) {
+      for (const Box& box : boxes) {
+        drawing.boxes.push_back(
+            {box.left, box.top, box.right, box.bottom, box.score, box.label, is_reference, false});
+      }
+    };
+    add(wanted, true);
+    add(found, false);
+    for (const auto& [i, j] : PairBoxes(wanted, found, kSame)) {
+      drawing.boxes[i].is_paired = drawing.boxes[wanted.size() + j].is_paired = true;
+    }
+    return drawing;
   }
 
   TaskReport Result() const override {
@@ -98,18 +116,48 @@ class DetectionMeter : public TaskMeter {
           "lower score (detection:score={:g})",
           settings_.score, WithNoun(num_samples_, "sample"), settings_.score / 5);
     } else if (has_reference_) {
-      const double f1 =
-          2 * static_cast<double>(num_matches_) / static_cast<double>(num_wanted_ + num_found_);
+      const double f1 = F1(num_pairs_);
       report.figures.push_back({"F1 with the float boxes", f1, {}});
       report.figures.push_back(
           {"boxes", static_cast<double>(num_found_), static_cast<double>(num_wanted_)});
       report.SetLoss(1 - f1, "1 - F1 of boxes");
+      if (has_masks_) AddMasks(report);
     }
     if (!images_.empty()) AddPrecision(report);
     return report;
   }
 
  private:
+  static constexpr double kSame = 0.5;  // the IoU of two boxes, or masks, of one object
+
+  // Counts which boxes of both models are the same, and which of these have the same masks.
+  void Compare(const TaskSample& sample, std::span<const Box> wanted, std::span<const Box> found) {
+    const auto pairs = PairBoxes(wanted, found, kSame);
+    num_pairs_ += pairs.size();
+    has_masks_ = HasMasks(sample.reference, settings_);
+    if (!has_masks_) return;
+    for (const auto& [i, j] : pairs) {
+      const double iou = MaskIou(MaskOf(wanted[i], sample.reference, settings_),
+                                 MaskOf(found[j], sample.outputs, settings_));
+      mask_ious_ += iou;
+      if (iou >= kSame) ++num_mask_pairs_;
+    }
+  }
+
+  double F1(uint64_t num_pairs) const {
+    return 2 * static_cast<double>(num_pairs) / static_cast<double>(num_wanted_ + num_found_);
+  }
+
+  void AddMasks(TaskReport& report) const {
+    const double f1 = F1(num_mask_pairs_);
+    report.figures.push_back({"F1 with the float masks", f1, {}});
+    if (num_pairs_ > 0) {
+      report.figures.push_back(
+          {"IoU of paired masks, mean", mask_ious_ / static_cast<double>(num_pairs_), {}});
+    }
+    report.SetLoss(1 - f1, "1 - F1 of masks");
+  }
+
   // Returns the labels in pixels of what the model saw.
   std::vector<LabelledBox> Fitted(const CocoImage& image, const TaskSample& sample) const {
     std::vector<LabelledBox> boxes = image.boxes;
@@ -181,8 +229,10 @@ class DetectionMeter : public TaskMeter {
 
   DetectionSettings settings_;
   std::string fit_;
-  uint64_t num_samples_ = 0, num_found_ = 0, num_wanted_ = 0, num_matches_ = 0;
-  bool has_reference_ = false;
+  uint64_t num_samples_ = 0, num_found_ = 0, num_wanted_ = 0;
+  uint64_t num_pairs_ = 0, num_mask_pairs_ = 0;  // of boxes, and of those with the same masks
+  double mask_ious_ = 0;                         // of all pairs of boxes
+  bool has_reference_ = false, has_masks_ = false;
   std::map<std::string, CocoImage> coco_;
   std::vector<LabelledImage> images_, reference_images_;
 };

@@ -43,10 +43,11 @@ class EmbeddingMeter : public TaskMeter {
   EmbeddingMeter(const TaskSpec& spec, size_t output)
       : output_(output), k_(static_cast<size_t>(spec.Number("k", 10))) {
     const std::string pool = spec.Text("pool", "mean");
-    if (pool != "mean" && pool != "first") {
-      Fail(ErrorCode::kInvalidArgument, "pool '{}' is not one of mean|first", pool);
+    if (pool != "mean" && pool != "first" && pool != "none") {
+      Fail(ErrorCode::kInvalidArgument, "pool '{}' is not one of mean|first|none", pool);
     }
     takes_first_ = pool == "first";
+    takes_each_ = pool == "none";
   }
 
   void Add(const TaskSample& sample) override {
@@ -54,11 +55,10 @@ class EmbeddingMeter : public TaskMeter {
     // Similarities are those of pairs, so that their number grows with the square.
     constexpr size_t kMostKept = 1000;
     if (sample.reference.empty()) return;
+    if (takes_each_ && sample.outputs[output_].NumRows() > 1) return AddEach(sample);
     Vector found = Pooled(sample.outputs[output_], sample.mask, takes_first_);
     Vector wanted = Pooled(sample.reference[output_], sample.mask, takes_first_);
-    const double cosine = Dot(found, wanted);
-    cosines_ += std::isfinite(cosine) ? cosine : 0;
-    least_cosine_ = std::min(least_cosine_, std::isfinite(cosine) ? cosine : 0);
+    AddCosine(Dot(found, wanted));
     if (found_.size() >= kMostKept) return;
     found_.push_back(std::move(found));
     wanted_.push_back(std::move(wanted));
@@ -66,8 +66,11 @@ class EmbeddingMeter : public TaskMeter {
 
   TaskReport Result() const override {
     TaskReport report{.task = "embedding", .num_samples = num_samples_};
-    if (found_.empty()) return report;
-    const double mean = cosines_ / static_cast<double>(num_samples_);
+    if (num_vectors_ == 0) return report;
+    if (num_vectors_ > num_samples_) {
+      report.how = fmt::format("{} vectors", num_vectors_);
+    }
+    const double mean = cosines_ / static_cast<double>(num_vectors_);
     report.figures = {{"cosine to the float vector, mean", mean, {}},
                       {"cosine to the float vector, least", least_cosine_, {}}};
     report.SetLoss(1 - mean, "1 - cosine");
@@ -82,6 +85,29 @@ class EmbeddingMeter : public TaskMeter {
   }
 
  private:
+  void AddCosine(double cosine) {
+    ++num_vectors_;
+    cosines_ += std::isfinite(cosine) ? cosine : 0;
+    least_cosine_ = std::min(least_cosine_, std::isfinite(cosine) ? cosine : 0);
+  }
+
+  // Adds each vector of a sample by itself. Neighbours are not ranked then: those in time are
+  // alike.
+  void AddEach(const TaskSample& sample) {
+    const SampleOutput &outputs = sample.outputs[output_], &wanted = sample.reference[output_];
+    const size_t num_rows = outputs.NumRows(), size = outputs.values.size() / num_rows;
+    const auto row = [&](const SampleOutput& output, size_t i) {
+      const auto values = output.values.subspan(i * size, size);
+      return Normalized({values.begin(), values.end()});
+    };
+    for (size_t i = 0; i < num_rows; ++i) AddCosine(CosineOf(row(wanted, i), row(outputs, i)));
+  }
+
+  // Returns the cosine of two normalized vectors; 1 if both are zeros.
+  static double CosineOf(const Vector& wanted, const Vector& found) {
+    return wanted == found ? 1 : Dot(wanted, found);
+  }
+
   // Returns the cosines of all pairs.
   static std::vector<double> Similarities(const std::vector<Vector>& vectors) {
     std::vector<double> similarities;
@@ -120,8 +146,8 @@ class EmbeddingMeter : public TaskMeter {
 
   size_t output_;
   size_t k_;
-  bool takes_first_ = false;
-  uint64_t num_samples_ = 0;
+  bool takes_first_ = false, takes_each_ = false;
+  uint64_t num_samples_ = 0, num_vectors_ = 0;
   double cosines_ = 0, least_cosine_ = 1;
   std::vector<Vector> found_, wanted_;
 };

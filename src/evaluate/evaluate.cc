@@ -42,7 +42,7 @@ struct Counted {
   uint64_t num_prompt_tokens = 0;
   size_t largest_batch = 0;    // samples
   std::vector<double> ratios;  // of the times of both models
-  size_t num_batches = 0;
+  size_t num_batches = 0, num_pictures = 0;
 };
 
 }  // namespace
@@ -51,7 +51,7 @@ class Evaluator::Impl {
  public:
   explicit Impl(const EvaluateOptions& options)
       : options_(options),
-        task_(ParseTask(options.task)),
+        task_spec_(ParseTask(options.task)),
         file_bytes_(graph::StoredBytes(options.model)),
         model_(options.model, ModelFile(), ToSessionOptions(options)) {
     if (!options.reference.empty()) {
@@ -216,7 +216,8 @@ class Evaluator::Impl {
   // Outputs whose length changes from sample to sample are steps of time, and no scores of classes.
   void LeaveStepsOut(const std::vector<Output>& outputs, bool has_labels) {
     if (!counted_.class_index || !options_.class_output.empty() || has_labels) return;
-    const int64_t num_classes = outputs[*counted_.class_index].dims[1];
+    const std::vector<int64_t>& dims = outputs[*counted_.class_index].dims;
+    const int64_t num_classes = dims[dims.size() == 1 ? 0 : 1];
     if (!counted_.num_classes) counted_.num_classes = num_classes;
     if (counted_.num_classes == num_classes) return;
     counted_.class_index.reset();
@@ -291,17 +292,69 @@ class Evaluator::Impl {
       interface.input_height = height;
       interface.input_width = width;
       interface.hints = options_.hints;
-      task_meter_ = MakeTaskMeter(task_, interface);
+      ChooseMeasures(interface, !batch.labels.empty());
     }
-    if (!task_meter_) return;
+    if (!task_.meter && heads_.empty()) return;
     std::vector<TaskSample> samples =
         SamplesOfRun(batch.names, batch.num_samples, size, outputs, reference);
     for (size_t i = 0; i < samples.size(); ++i) {
       if (mask != nullptr) samples[i].mask = MaskRow(*mask, i);
       samples[i].input_height = height;
       samples[i].input_width = width;
-      task_meter_->Add(samples[i]);
+      if (task_.meter) task_.meter->Add(samples[i]);
+      for (const TaskMeasure& head : heads_) {
+        if (head.meter) head.meter->Add(samples[i]);
+      }
+      if (height > 0) Draw(samples[i], inputs[0], i);
     }
+  }
+
+  // Hands over the picture of a sample with what the task found in it.
+  void Draw(const TaskSample& sample, const Tensor& images, size_t row) {
+    if (!options_.on_picture || !task_.meter || sample.reference.empty() ||
+        counted_.num_pictures >= options_.most_pictures || !IsFloat(images.type) ||
+        images.dims[0] <= static_cast<int64_t>(row)) {
+      return;
+    }
+    TaskPicture picture{.name = sample.name, .drawing = task_.meter->Draw(sample)};
+    if (picture.drawing.boxes.empty() && picture.drawing.mask.empty()) return;
+    const auto size = static_cast<size_t>(images.num_elements() / images.dims[0]);
+    picture.dims = {images.dims.begin() + 1, images.dims.end()};
+    picture.pixels = RowOf(images, row, size);
+    options_.on_picture(picture);
+    ++counted_.num_pictures;
+  }
+
+  // Chooses the measure of the task, and those of the outputs that it is not about. Who names a
+  // task says what counts.
+  void ChooseMeasures(const TaskInterface& interface, bool has_labels) {
+    task_ = MakeTaskMeasure(task_spec_, interface);
+    const bool is_named = task_spec_.task != Task::kFind && task_spec_.task != Task::kNone;
+    const bool reads_all = task_.meter && !task_.output;
+    heads_.clear();
+    if (!reference_ || is_named || reads_all || options_.output_index) return;
+    const bool has_classes = counted_.class_index && (has_labels || !task_.meter);
+    heads_ =
+        MakeHeadMeasures(interface, has_classes ? counted_.class_index : task_.output, has_classes);
+    if (task_spec_.task != Task::kNone) return;
+    for (TaskMeasure& head : heads_) head.meter.reset();
+  }
+
+  // Returns the losses of the heads. An output that is 0 in the reference has none.
+  std::vector<HeadReport> HeadReports() const {
+    std::vector<HeadReport> reports;
+    for (const TaskMeasure& head : heads_) {
+      const std::string& name = model_.outputs()[*head.output].name;
+      const TaskReport report = head.meter ? head.meter->Result() : TaskReport();
+      const OutputComparison& comparison = counted_.state.outputs[*head.output];
+      const double noise = comparison.NoiseRatio();
+      if (report.loss) {
+        reports.push_back({name, *report.loss, report.loss_name});
+      } else if (std::isfinite(noise) || comparison.has_lost()) {
+        reports.push_back({name, noise, "noise"});
+      }
+    }
+    return reports;
   }
 
   // Returns height and width of the image that the first input holds, 0 if it is none.
@@ -457,6 +510,7 @@ class Evaluator::Impl {
   EvaluationReport MakeReport() {
     EvaluationReport report = ReportOf(counted_.state);
     report.has_times = true;
+    report.is_processor_time = model_.IsOfProcessor();
     report.model = options_.model;
     report.reference = options_.reference;
     report.batch_size = fixed_batch_size_ > 0 ? fixed_batch_size_ : counted_.largest_batch;
@@ -465,7 +519,8 @@ class Evaluator::Impl {
     report.load_ms = model_.load_ms();
     report.memory_bytes = model_.memory_bytes();
     if (report.language) AddLanguageTimes(*report.language);
-    if (task_meter_) report.task = task_meter_->Result();
+    if (task_.meter) report.task = task_.meter->Result();
+    report.heads = HeadReports();
     if (reference_) {
       report.reference_time_ms = reference_->time_ms();
       report.reference_load_ms = reference_->load_ms();
@@ -476,8 +531,9 @@ class Evaluator::Impl {
   }
 
   EvaluateOptions options_;
-  TaskSpec task_;
-  std::unique_ptr<TaskMeter> task_meter_;
+  TaskSpec task_spec_;
+  TaskMeasure task_;
+  std::vector<TaskMeasure> heads_;
   uint64_t file_bytes_ = 0, reference_bytes_ = 0;
   ScratchFolder scratch_;
   ProcessorReport processor_;

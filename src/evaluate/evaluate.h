@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
@@ -49,6 +50,10 @@ struct EvaluateSettings {
   // The task in whose terms the model is measured besides, see ParseTask. It needs all samples in
   // one run: Evaluator::Count does not measure it.
   std::string task = "auto";
+  // Takes the first pictures in which the task has something to draw, and how many of them. May be
+  // empty.
+  std::function<void(const TaskPicture&)> on_picture = {};
+  size_t most_pictures = 6;
 };
 
 // If failures are allowed, sources have to keep them (data::SourceOptions).
@@ -82,6 +87,20 @@ constexpr auto FieldsOf(const OutputReport*) {
                     Field{"cosine", &OutputReport::cosine, "The cosine, averaged over samples."});
 }
 
+// The loss of an output besides the one by which a model is measured first.
+struct HeadReport {
+  std::string output;
+  double loss = 0;
+  std::string loss_name;  // as TaskReport has it, or "noise": the energy of the error
+};
+constexpr auto FieldsOf(const HeadReport*) {
+  return std::tuple(Field{"output", &HeadReport::output},
+                    Field{"loss", &HeadReport::loss, "As a share; 0 without any loss."},
+                    Field{"loss_name", &HeadReport::loss_name,
+                          "That of its task, or noise: the energy of the error as a share of the "
+                          "output's."});
+}
+
 // The results of Evaluate.
 struct EvaluationReport {
   std::filesystem::path model;
@@ -103,6 +122,7 @@ struct EvaluationReport {
   // A sample with a NaN among its scores counts as wrong and as not agreeing.
   uint64_t num_nonfinite_values = 0;
   bool has_times = true;
+  bool is_processor_time = false;  // of one thread, see RunClock; else the time that passed
   // Without reading the samples. Both models run the same batches, and they take turns to go first.
   // Short runs of the first samples are the shortest of three. If runs of the reference are
   // shared, both run the first samples only, and time_ratio is of these. Before that, the first
@@ -112,6 +132,9 @@ struct EvaluationReport {
   std::optional<double> time_ratio;
   std::optional<LanguageReport> language;
   std::optional<TaskReport> task;
+  // Of the other outputs of floating-point numbers, of all if there is no class and no task. None
+  // if a task was named, and without a reference.
+  std::vector<HeadReport> heads;
   double load_ms = 0;
   std::optional<double> reference_load_ms;
   std::optional<uint64_t> memory_bytes, reference_memory_bytes;
@@ -160,6 +183,8 @@ constexpr auto FieldsOf(const EvaluationReport*) {
             "Values of the model's floating-point outputs that are NaN or infinite."},
       Field{"has_times", &Report::has_times,
             "False for evaluations of parts of the samples: their times are None."},
+      Field{"is_processor_time", &Report::is_processor_time,
+            "Times of runs are those that a processor gave one thread, not those that passed."},
       ComputedField{"time_ms", [=](const Report& report) { return time(report, report.time_ms); },
                     "Time of all runs in ms."},
       Field{"reference_time_ms", &Report::reference_time_ms},
@@ -176,6 +201,9 @@ constexpr auto FieldsOf(const EvaluationReport*) {
           "task", &Report::task,
           "Boxes, masks, embeddings, texts or numbers beside the reference's. None if the outputs "
           "are of no such task."},
+      Field{"heads", &Report::heads,
+            "The losses of the outputs that neither classes nor the task are about. Empty if a "
+            "task was named, for boxes, which are read from all outputs, and for tokens."},
       Field{"processor", &Report::processor,
             "The difference to another kind of processor, measured on the first batch."},
       Field{"depends_on_processor", &Report::depends_on_processor,

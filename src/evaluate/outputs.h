@@ -24,6 +24,11 @@ struct Output {
   // Returns whether the output has the shape [samples, classes]. Further dimensions of 1 are
   // allowed.
   bool HasClassScores(size_t batch_size) const;
+  // Returns whether the output may have the scores of the classes of one sample, without a
+  // dimension for samples.
+  bool IsOneRow(size_t batch_size) const {
+    return batch_size == 1 && dims.size() == 1 && values.size() >= 2;
+  }
   // Returns one of `num_rows` rows of equal size. REQUIRES: i < num_rows.
   std::span<const double> Row(size_t i, size_t num_rows) const {
     BITPRESS_DCHECK(i < num_rows);

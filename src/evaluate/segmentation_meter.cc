@@ -73,6 +73,28 @@ class SegmentationMeter : public TaskMeter {
     if (num_channels == 1) AddMatte(wanted.values, found.values);
   }
 
+  TaskDrawing Draw(const TaskSample& sample) const override {
+    const SampleOutput& found = sample.outputs[output_];
+    const SampleOutput& wanted = sample.reference[output_];
+    if (found.dims.size() < 2) return {};
+    TaskDrawing drawing;
+    drawing.mask_height = found.dims[found.dims.size() - 2];
+    drawing.mask_width = found.dims.back();
+    const size_t num_channels = found.integers.empty() ? ChannelsOf(found) : 1;
+    const auto num_pixels = static_cast<size_t>(drawing.mask_height * drawing.mask_width);
+    const auto class_of = [&](const SampleOutput& output, size_t i) {
+      if (!output.integers.empty()) return ClassAt(output.integers[i], sample.name);
+      return ClassOf(output.values, num_channels, num_pixels, i);
+    };
+    for (size_t i = 0; i < num_pixels; ++i) {
+      const size_t a = class_of(wanted, i), b = class_of(found, i);
+      drawing.mask.push_back(a != b   ? DrawnPixel::kDiffers
+                             : a == 0 ? DrawnPixel::kNothing
+                                      : DrawnPixel::kBoth);
+    }
+    return drawing;
+  }
+
   TaskReport Result() const override {
     TaskReport report{.task = "segmentation", .num_samples = num_samples_};
     if (overlap_.any.empty()) return report;

@@ -16,8 +16,9 @@ namespace bitpress::evaluate {
 namespace {
 
 // The settings of each task.
-constexpr std::array<std::pair<Task, std::string_view>, 5> kTaskSettings{
-    {{Task::kDetection, "layout labels score iou stride fit"},
+constexpr std::array<std::pair<Task, std::string_view>, 6> kTaskSettings{
+    {{Task::kClasses, "output"},
+     {Task::kDetection, "layout labels score iou stride fit"},
      {Task::kSegmentation, "threshold output"},
      {Task::kEmbedding, "k pool output"},
      {Task::kText, "blank vocabulary labels output"},
@@ -90,19 +91,26 @@ bool IsText(const TaskInterface& interface, const Output& output) {
   return sure >= kLeastSure * static_cast<double>(num_steps);
 }
 
+// Vectors of features, such as one for each step or place.
+bool IsVectors(std::span<const double> values, size_t size) {
+  return EachRow(values, size, [](auto row) { return HasLengthOne(row) || NamesNoClass(row); });
+}
+
 bool IsEmbedding(const TaskInterface& interface, const Output& output, const std::string& name) {
   constexpr int64_t kLeastSize = 32;
   constexpr int64_t kUsualSizes = 64;  // embeddings of texts have a multiple of them, 128 or more
   if (output.dims.size() < 2 || output.dims.back() < kLeastSize) return false;
   const std::string lower = ToLower(name);
   const bool is_named = lower.find("embed") != std::string::npos || lower == "last_hidden_state";
-  if (output.dims.size() == 3) return interface.reads_tokens && is_named;
-  return output.dims.size() == 2 &&
-         (is_named ||
-          (interface.reads_tokens && output.dims[1] >= 2 * kUsualSizes &&
-           output.dims[1] % kUsualSizes == 0) ||
-          EachRow(output.values, static_cast<size_t>(output.dims[1]),
-                  [](auto row) { return HasLengthOne(row) || NamesNoClass(row); }));
+  const bool has_features = IsVectors(output.values, static_cast<size_t>(output.dims.back()));
+  // The last axis of a map of features of a picture is its width.
+  if (output.dims.size() > 2) {
+    return (interface.reads_tokens && is_named) || (!interface.reads_image && has_features);
+  }
+  return is_named ||
+         (interface.reads_tokens && output.dims[1] >= 2 * kUsualSizes &&
+          output.dims[1] % kUsualSizes == 0) ||
+         has_features;
 }
 
 // One mask of shares, or of the shares of several classes.
@@ -126,10 +134,12 @@ bool IsSegmentation(const TaskInterface& interface, const Output& output) {
   return num_pixels > 0;
 }
 
-// Some numbers without a dimension for samples, in a run of one.
+// Some numbers without a dimension for samples, in a run of one. They are no shares of classes.
 bool IsOfOneSample(const TaskInterface& interface, const Output& output) {
   constexpr size_t kMost = 8;
-  return interface.batch_size == 1 && output.dims.size() <= 1 && output.values.size() <= kMost;
+  const bool are_shares = output.values.size() > 1 && AreProbabilities(output.values);
+  return interface.batch_size == 1 && output.dims.size() <= 1 && output.values.size() <= kMost &&
+         !are_shares;
 }
 
 bool IsRegression(const Output& output) {
@@ -148,18 +158,28 @@ constexpr std::array<std::pair<Task, Test>, 4> kTests{
      {Task::kRegression,
       [](const TaskInterface& all, size_t i) { return IsRegression(all.outputs[i]); }}}};
 
+bool HasRows(const TaskInterface& interface, const Output& output) {
+  return !output.values.empty() &&
+         (output.IsPerSample(interface.batch_size) || IsOfOneSample(interface, output));
+}
+
 // Returns the task and the output that it is about; nothing if none fits.
 std::optional<std::pair<Task, size_t>> Find(const TaskInterface& interface) {
   for (const auto& [task, fits] : kTests) {
     for (size_t i = 0; i < interface.outputs.size(); ++i) {
-      const Output& output = interface.outputs[i];
-      const bool has_rows =
-          output.IsPerSample(interface.batch_size) || IsOfOneSample(interface, output);
-      if (output.values.empty() || !has_rows) continue;
-      if (fits(interface, i)) return std::pair(task, i);
+      if (HasRows(interface, interface.outputs[i]) && fits(interface, i)) return std::pair(task, i);
     }
   }
   return std::nullopt;
+}
+
+// Returns whether an output of several has the scores of classes. The few numbers of a box and
+// those of many steps look like these, but do not add up to 1.
+bool HasClasses(const TaskInterface& interface, const Output& output, bool is_classifier) {
+  constexpr int64_t kManyClasses = 16;
+  if (!output.HasClassScores(interface.batch_size)) return false;
+  return (is_classifier && output.dims[1] >= kManyClasses) ||
+         EachRow(output.values, static_cast<size_t>(output.dims[1]), AreProbabilities);
 }
 
 // Returns the output that a named task is about: the one that the settings name, the first that
@@ -180,23 +200,31 @@ size_t OutputFor(const TaskSpec& spec, const TaskInterface& interface) {
     }
   }
   for (size_t i = 0; i < interface.outputs.size(); ++i) {
-    const bool has_classes =
-        spec.task == Task::kSegmentation && !interface.outputs[i].integers.empty();
-    if (!interface.outputs[i].values.empty() || has_classes) return i;
+    const Output& output = interface.outputs[i];
+    const bool has_classes = spec.task == Task::kSegmentation && !output.integers.empty();
+    const bool fits = spec.task != Task::kClasses || output.HasClassScores(interface.batch_size) ||
+                      output.IsOneRow(interface.batch_size);
+    if ((!output.values.empty() && fits) || has_classes) return i;
   }
   Fail(ErrorCode::kInvalidArgument, "the model has no output of numbers for the task {}",
        WordOf<Task>(kTaskWords, spec.task));
 }
 
 std::unique_ptr<TaskMeter> MakeMeter(Task task, const TaskSpec& spec, size_t output,
-                                     const TaskHints& hints) {
+                                     const TaskInterface& interface) {
   switch (task) {
-    case Task::kEmbedding:
-      return MakeEmbeddingMeter(spec, output);
+    case Task::kClasses:
+      return MakeClassMeter(output);
+    case Task::kEmbedding: {
+      // Tokens make one vector of a text. Other rows are vectors of their own.
+      TaskSpec pooled = spec;
+      pooled.settings.emplace("pool", interface.reads_tokens ? "mean" : "none");
+      return MakeEmbeddingMeter(pooled, output);
+    }
     case Task::kSegmentation:
       return MakeSegmentationMeter(spec, output);
     case Task::kText:
-      return MakeTextMeter(spec, output, hints.characters);
+      return MakeTextMeter(spec, output, interface.hints.characters);
     default:
       return MakeRegressionMeter(spec, output);
   }
@@ -252,8 +280,8 @@ TaskSpec ParseTask(std::string_view text) {
   return spec;
 }
 
-std::unique_ptr<TaskMeter> MakeTaskMeter(const TaskSpec& spec, const TaskInterface& interface) {
-  if (spec.task == Task::kNone) return nullptr;
+TaskMeasure MakeTaskMeasure(const TaskSpec& spec, const TaskInterface& interface) {
+  if (spec.task == Task::kNone) return {};
   if (spec.task == Task::kFind || spec.task == Task::kDetection) {
     std::string layout = spec.Text("layout");
     if (!layout.empty() && std::ranges::find(kBoxLayouts, layout) == kBoxLayouts.end()) {
@@ -270,7 +298,7 @@ std::unique_ptr<TaskMeter> MakeTaskMeter(const TaskSpec& spec, const TaskInterfa
     if (!layout.empty()) {
       TaskSpec fitted = spec;
       if (!interface.hints.fit.empty()) fitted.settings.emplace("fit", interface.hints.fit);
-      return MakeDetectionMeter(fitted, layout);
+      return {MakeDetectionMeter(fitted, layout)};
     }
     if (spec.task == Task::kDetection) {
       Fail(ErrorCode::kInvalidArgument,
@@ -278,11 +306,32 @@ std::unique_ptr<TaskMeter> MakeTaskMeter(const TaskSpec& spec, const TaskInterfa
            "(yolo5, yolo8, yolox, end2end, apart or centermap)");
     }
   }
-  if (spec.task != Task::kFind) {
-    return MakeMeter(spec.task, spec, OutputFor(spec, interface), interface.hints);
-  }
+  const auto measure = [&](Task task, size_t output) -> TaskMeasure {
+    return {MakeMeter(task, spec, output, interface), output};
+  };
+  if (spec.task != Task::kFind) return measure(spec.task, OutputFor(spec, interface));
   const auto found = Find(interface);
-  return found ? MakeMeter(found->first, spec, found->second, interface.hints) : nullptr;
+  return found ? measure(found->first, found->second) : TaskMeasure();
+}
+
+std::vector<TaskMeasure> MakeHeadMeasures(const TaskInterface& interface,
+                                          std::optional<size_t> measured, bool is_classifier) {
+  std::vector<TaskMeasure> heads;
+  for (size_t i = 0; i < interface.outputs.size(); ++i) {
+    const Output& output = interface.outputs[i];
+    if (measured == i || output.values.empty()) continue;
+    const auto test = std::ranges::find_if(kTests, [&](const auto& row) {
+      return HasRows(interface, output) && row.second(interface, i);
+    });
+    TaskMeasure& head = heads.emplace_back();
+    head.output = i;
+    if (test != kTests.end()) {
+      head.meter = MakeMeter(test->first, {}, i, interface);
+    } else if (HasClasses(interface, output, is_classifier)) {
+      head.meter = MakeClassMeter(i);
+    }
+  }
+  return heads;
 }
 
 std::vector<TaskSample> SamplesOfRun(const std::vector<std::string>& names, size_t num_samples,

@@ -31,15 +31,17 @@ namespace bitpress::evaluate {
 enum class Task : uint8_t {
   kFind,  // by the outputs
   kNone,
+  kClasses,
   kDetection,
   kSegmentation,
   kEmbedding,
   kText,
   kRegression,
 };
-inline constexpr std::array<std::pair<std::string_view, Task>, 7> kTaskWords{
+inline constexpr std::array<std::pair<std::string_view, Task>, 8> kTaskWords{
     {{"auto", Task::kFind},
      {"none", Task::kNone},
+     {"classes", Task::kClasses},
      {"detection", Task::kDetection},
      {"segmentation", Task::kSegmentation},
      {"embedding", Task::kEmbedding},
@@ -106,6 +108,12 @@ struct SampleOutput {
   std::vector<int64_t> dims;  // without that of the batch
   std::span<const double> values;
   std::span<const int64_t> integers;  // of an output of integers, which has no values
+
+  // Returns the number of rows of the last axis.
+  size_t NumRows() const {
+    if (dims.empty() || dims.back() == 0) return 0;
+    return values.size() / static_cast<size_t>(dims.back());
+  }
 };
 
 // The results of one sample. Outputs are in the order of the model.
@@ -117,12 +125,44 @@ struct TaskSample {
   int64_t input_height = 0, input_width = 0;  // of the image that the model saw; 0: it is none
 };
 
+// What two models found in a picture.
+struct DrawnBox {
+  double left = 0, top = 0, right = 0, bottom = 0;  // in pixels of what the models saw
+  double score = 0;
+  int64_t label = 0;
+  bool is_reference = false;
+  bool is_paired = false;  // the other model has it, too
+};
+constexpr auto FieldsOf(const DrawnBox*) {
+  return std::tuple(Field{"left", &DrawnBox::left}, Field{"top", &DrawnBox::top},
+                    Field{"right", &DrawnBox::right}, Field{"bottom", &DrawnBox::bottom},
+                    Field{"score", &DrawnBox::score}, Field{"label", &DrawnBox::label},
+                    Field{"is_reference", &DrawnBox::is_reference},
+                    Field{"is_paired", &DrawnBox::is_paired});
+}
+enum class DrawnPixel : uint8_t { kNothing, kBoth, kDiffers };
+struct TaskDrawing {
+  std::vector<DrawnBox> boxes;
+  std::vector<DrawnPixel> mask;  // of masks; empty: there are none
+  int64_t mask_height = 0, mask_width = 0;
+};
+// A picture as the models saw it, [channels, height, width] or [height, width, channels].
+struct TaskPicture {
+  std::string name;
+  std::vector<int64_t> dims = {};
+  std::vector<double> pixels = {};
+  TaskDrawing drawing;
+};
+
 class TaskMeter {
  public:
   virtual ~TaskMeter() = default;
   // Adds a sample. Throws Error(kInvalidArgument) if its outputs are not what the task needs.
   virtual void Add(const TaskSample& sample) = 0;
   virtual TaskReport Result() const = 0;
+  // Returns what may be drawn on the picture of a sample that was added. REQUIRES: the sample has a
+  // reference.
+  virtual TaskDrawing Draw(const TaskSample& /*sample*/) const { return {}; }
 };
 
 // Says what is known of a task besides its settings, which go before it.
@@ -142,9 +182,20 @@ struct TaskInterface {
   TaskHints hints;
 };
 
-// Returns the meter for the task, or null if it is kNone or nothing was found. Throws
+// A meter, and the output that it measures.
+struct TaskMeasure {
+  std::unique_ptr<TaskMeter> meter;   // null: there is none
+  std::optional<size_t> output = {};  // nothing: the outputs are about one thing, and it reads all
+};
+// Returns the meter for the task; none if it is kNone or nothing was found. Throws
 // Error(kInvalidArgument) if a file of labels is wrong, or if no output fits a task that was named.
-std::unique_ptr<TaskMeter> MakeTaskMeter(const TaskSpec& spec, const TaskInterface& interface);
+TaskMeasure MakeTaskMeasure(const TaskSpec& spec, const TaskInterface& interface);
+
+// Returns the measures of single outputs besides one that is measured already, which has the scores
+// of classes if `is_classifier`. The meter of one that is of no known task is null. Outputs without
+// floating-point numbers have none.
+std::vector<TaskMeasure> MakeHeadMeasures(const TaskInterface& interface,
+                                          std::optional<size_t> measured, bool is_classifier);
 
 // Returns the samples of a run, which gave these outputs. `size` counts padding, too.
 std::vector<TaskSample> SamplesOfRun(const std::vector<std::string>& names, size_t num_samples,

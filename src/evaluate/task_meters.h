@@ -12,6 +12,7 @@
 namespace bitpress::evaluate {
 
 // Each takes the index of the output that it measures.
+std::unique_ptr<TaskMeter> MakeClassMeter(size_t output);
 std::unique_ptr<TaskMeter> MakeEmbeddingMeter(const TaskSpec& spec, size_t output);
 std::unique_ptr<TaskMeter> MakeRegressionMeter(const TaskSpec& spec, size_t output);
 std::unique_ptr<TaskMeter> MakeSegmentationMeter(const TaskSpec& spec, size_t output);

@@ -8,6 +8,7 @@
 #include <cmath>
 #include <fstream>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/error.h"
@@ -221,7 +222,28 @@ TEST(Task, OfDetectionHasThePrecisionOfCoco) {
   crowd.is_crowd = true;
   const LabelledImage crowded{{wanted, crowd}, {{50, 50, 60, 60, 0.95, 0}, near}};
   EXPECT_DOUBLE_EQ(AveragePrecision({&crowded, 1}, at_half), 1);
-  EXPECT_EQ(CountMatches(std::vector<Box>{near, miss}, std::vector<Box>{half}, 0.5), 1);
+  const std::vector<std::pair<size_t, size_t>> first_and_only = {{0, 0}};
+  EXPECT_EQ(PairBoxes(std::vector<Box>{near, miss}, std::vector<Box>{half}, 0.5), first_and_only);
+}
+
+TEST(Task, OfEmbeddingsMayTakeEachVector) {
+  const auto meter = MakeEmbeddingMeter(ParseTask("embedding:pool=none"), 0);
+  const Values found = {1, 0, 0, 2, 0, 0}, wanted = {2, 0, 1, 1, 0, 0};
+  meter->Add(SampleOf(found, wanted, {3, 1, 2}));
+  const TaskReport report = meter->Result();
+  EXPECT_NEAR(*report.loss, 1 - (1 + std::sqrt(0.5) + 1) / 3, 1e-12);
+  EXPECT_EQ(report.loss_name, "1 - cosine");
+  EXPECT_EQ(report.how, "3 vectors");
+}
+
+TEST(Task, OfClassesIsWhatTheFloatModelExpects) {
+  const auto meter = MakeClassMeter(0);
+  meter->Add(SampleOf({0.6, 0.4}, {0.9, 0.1}, {2}));
+  meter->Add(SampleOf({0.4, 0.6}, {0.7, 0.3}, {2}));
+  const TaskReport report = meter->Result();
+  EXPECT_DOUBLE_EQ(FigureOf(report, "agreement of first classes"), 0.5);
+  EXPECT_EQ(report.loss_name, "expected top-1");
+  EXPECT_NEAR(*report.loss, (1.6 - 1.2) / 1.6, 1e-12);
 }
 
 TaskInterface InterfaceOf(std::vector<int64_t> dims, Values values, const std::string& name = "y") {
@@ -261,6 +283,56 @@ TEST(Boxes, OfYoloxCountInCells) {
               HasSubstr("expected [42, 5 + classes] for an image of 32x64 pixels"));
 }
 
+// 200 boxes with one class and eight factors of masks, for an image of 32x32 pixels whose
+// prototypes have 8x8. Only the first box has a score.
+TEST(Boxes, OfYoloMayHaveMasks) {
+  constexpr size_t kBoxes = 200;
+  Values head(13 * kBoxes, 0), prototypes(8 * 64, 0);
+  const auto set = [&](size_t field, double value) { head[field * kBoxes] = value; };
+  set(0, 8), set(1, 8), set(2, 16), set(3, 16);  // 4x4 pixels of the prototypes
+  set(4, 0.9);
+  set(5, 1), set(6, -2);
+  for (size_t i = 0; i < 64; ++i) {
+    prototypes[i] = i % 8 == 3 ? 3 : 1;  // the first one: 1 - 2 * x for the factors above
+    prototypes[64 + i] = 1;
+  }
+  TaskInterface interface = InterfaceOf({1, 13, kBoxes}, head);
+  EXPECT_EQ(FindBoxLayout(interface), "");  // factors are no scores
+  interface.output_names.emplace_back("prototypes");
+  interface.outputs.push_back({{1, 8, 8, 8}, prototypes});
+  interface.input_height = interface.input_width = 32;
+  EXPECT_EQ(FindBoxLayout(interface), "yolo8");
+  const DetectionSettings settings{.layout = "yolo8", .input_height = 32, .input_width = 32};
+  const std::vector<SampleOutput> outputs = {{{13, kBoxes}, head, {}}, {{8, 8, 8}, prototypes, {}}};
+  EXPECT_TRUE(HasMasks(outputs, settings));
+  EXPECT_FALSE(HasMasks({outputs[0]}, settings));
+  const std::vector<Box> boxes = ReadBoxes(outputs, settings, 0.25);
+  ASSERT_EQ(boxes.size(), 1);
+  EXPECT_EQ(boxes[0].label, 0);
+  const std::vector<bool> mask = MaskOf(boxes[0], outputs, settings);
+  for (size_t i = 0; i < 64; ++i) EXPECT_EQ(mask[i], i / 8 < 4 && i % 8 == 3) << i;
+
+  // The other model's mask is that column and the one beside it, so that their IoU is a half.
+  Values wider = prototypes;
+  for (size_t i = 2; i < 64; i += 8) wider[i] = 3;
+  std::vector<SampleOutput> others = {outputs[0], {{8, 8, 8}, wider, {}}};
+  EXPECT_DOUBLE_EQ(MaskIou(mask, MaskOf(boxes[0], others, settings)), 0.5);
+  EXPECT_DOUBLE_EQ(MaskIou({false}, {false}), 1);
+  const auto meter = MakeTaskMeasure(ParseTask("auto"), interface).meter;
+  TaskSample sample;
+  sample.outputs = others;
+  sample.reference = outputs;
+  sample.input_height = sample.input_width = 32;
+  meter->Add(sample);
+  EXPECT_EQ(meter->Result().loss_name, "1 - F1 of masks");
+  EXPECT_DOUBLE_EQ(*meter->Result().loss, 0);
+  for (size_t i = 1; i < 64; i += 8) wider[i] = 3;
+  meter->Add(sample);
+  EXPECT_DOUBLE_EQ(FigureOf(meter->Result(), "F1 with the float boxes"), 1);
+  EXPECT_DOUBLE_EQ(FigureOf(meter->Result(), "F1 with the float masks"), 0.5);
+  EXPECT_DOUBLE_EQ(FigureOf(meter->Result(), "IoU of paired masks, mean"), (1.0 / 2 + 1.0 / 3) / 2);
+}
+
 // PaddleOCR's recognizers list their characters: the blank is before them, a space behind them.
 TEST(Text, TakesTheCharactersOfTheMetadata) {
   const std::vector<std::string> characters = {"a", "b"};
@@ -271,7 +343,7 @@ TEST(Text, TakesTheCharactersOfTheMetadata) {
 }
 
 std::string TaskFound(const TaskInterface& interface) {
-  const auto meter = MakeTaskMeter(ParseTask("auto"), interface);
+  const auto meter = MakeTaskMeasure(ParseTask("auto"), interface).meter;
   return meter ? meter->Result().task : "none";
 }
 
@@ -307,6 +379,7 @@ TEST(Task, IsFoundFromTheOutputs) {
   EXPECT_EQ(TaskFound(InterfaceOf({}, {7})), "regression");
   EXPECT_EQ(TaskFound(InterfaceOf({2}, {3, 4})), "regression");
   EXPECT_EQ(TaskFound(InterfaceOf({9}, Values(9, 3))), "none");  // may be steps of time
+  EXPECT_EQ(TaskFound(InterfaceOf({2}, {0.25, 0.75})), "none");  // classes
   TaskInterface two = InterfaceOf({}, {7});
   two.batch_size = 2;
   EXPECT_EQ(TaskFound(two), "none");
@@ -341,8 +414,39 @@ TEST(Task, IsFoundFromTheOutputs) {
   EXPECT_EQ(TaskFound(sentences), "none");
   sentences.reads_tokens = true;
   EXPECT_EQ(TaskFound(sentences), "embedding");
-  EXPECT_EQ(MakeTaskMeter(ParseTask("none"), InterfaceOf({1, 1}, {7})), nullptr);
-  EXPECT_THROW(MakeTaskMeter(ParseTask("detection"), InterfaceOf({1, 1}, {7})), Error);
+  // Vectors of steps are features, maps of a picture are not.
+  Values vectors(3 * 64, 0.5);
+  for (size_t i = 0; i < vectors.size(); i += 2) vectors[i] = -0.5;
+  TaskInterface frames = InterfaceOf({1, 3, 64}, vectors);
+  EXPECT_EQ(TaskFound(frames), "none");
+  frames.reads_image = false;
+  EXPECT_EQ(TaskFound(frames), "embedding");
+  EXPECT_EQ(MakeTaskMeasure(ParseTask("none"), InterfaceOf({1, 1}, {7})).meter, nullptr);
+  EXPECT_THROW(MakeTaskMeasure(ParseTask("detection"), InterfaceOf({1, 1}, {7})), Error);
+}
+
+// Each of the other outputs has the measure that suits it.
+TEST(Task, OfHeadsAreFoundOneByOne) {
+  TaskInterface all = InterfaceOf({2, 4}, {.1, .2, .3, .4, .1, .2, .3, .4}, "classes");
+  const auto add = [&](const std::string& name, std::vector<int64_t> dims, Values values) {
+    all.output_names.push_back(name);
+    all.outputs.push_back({std::move(dims), std::move(values)});
+  };
+  all.batch_size = 2;
+  add("box", {2, 4}, {1, 2, 3, 4, 5, 6, 7, 8});
+  add("age", {2, 1}, {30, 40});
+  add("kind", {2, 2}, {.5, .5, .25, .75});
+  add("logits", {2, 16}, Values(32, 1));
+  const auto names = [&](bool is_classifier) {
+    std::vector<std::string> found;
+    for (const TaskMeasure& head : MakeHeadMeasures(all, 0, is_classifier)) {
+      found.push_back(head.meter ? head.meter->Result().task : "noise");
+    }
+    return found;
+  };
+  using Names = std::vector<std::string>;
+  EXPECT_EQ(names(true), (Names{"noise", "regression", "classes", "classes"}));
+  EXPECT_EQ(names(false), (Names{"noise", "regression", "classes", "noise"}));
 }
 
 }  // namespace

@@ -141,6 +141,21 @@ constexpr auto FieldsOf(const FloatTensor*) {
                     Field{"reason", &FloatTensor::reason});
 }
 
+// A picture of a sample, and the boxes that both models found in it.
+struct PictureReport {
+  std::string name;           // of the sample
+  int width = 0, height = 0;  // of what the models saw, as the boxes count
+  std::string image;          // a data URI
+  std::vector<evaluate::DrawnBox> boxes;
+  bool has_mask = false;  // laid over the image
+};
+constexpr auto FieldsOf(const PictureReport*) {
+  return std::tuple(Field{"name", &PictureReport::name}, Field{"width", &PictureReport::width},
+                    Field{"height", &PictureReport::height}, Field{"image", &PictureReport::image},
+                    Field{"boxes", &PictureReport::boxes},
+                    Field{"has_mask", &PictureReport::has_mask});
+}
+
 // The whole report.
 struct Report {
   std::string version;
@@ -150,7 +165,8 @@ struct Report {
   uint64_t file_bytes = 0;
   uint64_t reference_bytes = 0;
   std::optional<evaluate::EvaluationReport> evaluation;
-  size_t num_layer_samples = 0;  // samples that layers and activations were measured on
+  std::vector<PictureReport> pictures;  // the first in which the task found something
+  size_t num_layer_samples = 0;         // samples that layers and activations were measured on
   std::vector<LayerReport> layers;
   std::vector<TensorReport> tensors;
   std::vector<FormatSize> sizes;  // the largest first
@@ -166,10 +182,10 @@ constexpr auto FieldsOf(const Report*) {
       Field{"reference", &Report::reference}, Field{"config", &Report::config},
       Field{"settings", &Report::settings}, Field{"file_bytes", &Report::file_bytes},
       Field{"reference_bytes", &Report::reference_bytes}, Field{"evaluation", &Report::evaluation},
-      Field{"num_layer_samples", &Report::num_layer_samples}, Field{"layers", &Report::layers},
-      Field{"tensors", &Report::tensors}, Field{"sizes", &Report::sizes},
-      Field{"kept_float", &Report::kept_float}, Field{"search", &Report::search},
-      Field{"trials", &Report::trials},
+      Field{"pictures", &Report::pictures}, Field{"num_layer_samples", &Report::num_layer_samples},
+      Field{"layers", &Report::layers}, Field{"tensors", &Report::tensors},
+      Field{"sizes", &Report::sizes}, Field{"kept_float", &Report::kept_float},
+      Field{"search", &Report::search}, Field{"trials", &Report::trials},
       ComputedField{"commands",
                     [](const Report& report) { return nlohmann::ordered_json(report.commands); }},
       Field{"notes", &Report::notes});

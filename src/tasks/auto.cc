@@ -13,6 +13,8 @@
 #include "base/atomic_file.h"
 #include "base/error.h"
 #include "base/paths.h"
+#include "base/processors.h"
+#include "base/run_clock.h"
 #include "base/scratch_folder.h"
 #include "base/system_error.h"
 #include "base/text.h"
@@ -35,28 +37,48 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Returns the loss of the float model's accuracy, and the name of its measure.
-std::pair<double, std::string> LossOf(const evaluate::EvaluationReport& report) {
+struct MeasuredLoss {
+  double loss = 0;
+  std::string measure;
+  std::optional<evaluate::HeadReport> worst_head = {};
+};
+
+// Returns the loss by the measure that comes first, in parts of the float model's; nothing if no
+// measure fits the outputs.
+std::optional<MeasuredLoss> FirstLossOf(const evaluate::EvaluationReport& report) {
   if (report.language && report.language->reference_perplexity) {
     const double reference = *report.language->reference_perplexity;
-    return {(report.language->perplexity - reference) / reference, "perplexity"};
+    return MeasuredLoss{(report.language->perplexity - reference) / reference, "perplexity"};
   }
   if (report.top1 && report.reference_top1.value_or(0) > 0) {
-    return {(*report.reference_top1 - *report.top1) / *report.reference_top1, "top-1"};
+    return MeasuredLoss{(*report.reference_top1 - *report.top1) / *report.reference_top1, "top-1"};
   }
-  if (report.task && report.task->loss) return {*report.task->loss, report.task->loss_name};
+  if (report.task && report.task->loss) {
+    return MeasuredLoss{*report.task->loss, report.task->loss_name};
+  }
   if (report.expected_top1) {
     const double reference = *report.reference_expected_top1;
-    return {(reference - *report.expected_top1) / reference, "expected top-1"};
+    return MeasuredLoss{(reference - *report.expected_top1) / reference, "expected top-1"};
   }
-  if (report.agreement) return {1 - *report.agreement, "agreement"};
-  if (!report.sqnr_db) {
+  if (report.agreement) return MeasuredLoss{1 - *report.agreement, "agreement"};
+  return std::nullopt;
+}
+
+// Returns the loss of the float model's accuracy: of several outputs that of the worst.
+MeasuredLoss LossOf(const evaluate::EvaluationReport& report) {
+  const std::optional<MeasuredLoss> first = FirstLossOf(report);
+  if (!first && !report.sqnr_db) {
     Fail(ErrorCode::kInvalidArgument,
          "the model has no output of floating-point numbers by which a loss could be measured. An "
          "export of scikit-learn has maps instead (ZipMap): export it with "
          "options={{'zipmap': False}}");
   }
-  return {std::pow(10, -*report.sqnr_db / 10), "noise"};
+  const auto worst = std::ranges::max_element(report.heads, {}, &evaluate::HeadReport::loss);
+  if (worst == report.heads.end()) {
+    return first ? *first : MeasuredLoss{std::pow(10, -*report.sqnr_db / 10), "noise"};
+  }
+  if (!first) return {worst->loss, "noise", *worst};
+  return worst->loss > first->loss ? MeasuredLoss{worst->loss, first->measure, *worst} : *first;
 }
 
 // Returns whether the model gives NaN or infinity where the float model gives numbers. Such a model
@@ -164,8 +186,9 @@ class AutoRun {
     report_.is_tolerable = report_.trials[*best_].keeps_limits;
     TellResolution();
     TellSilentTask();
-    TellOtherOutputs();
+    TellWorstHead();
     TellOtherChoices();
+    TellLoad();
     Place();
     TellWarnings();
     return std::move(report_);
@@ -245,17 +268,20 @@ class AutoRun {
                                         evaluation->task->task, evaluation->task->why_no_loss));
   }
 
-  // Says which outputs lost much that the measure, which is about one of them, does not see.
-  void TellOtherOutputs() {
-    const auto& evaluation = report_.trials[*best_].evaluation;
-    if (!evaluation || evaluation->class_output.empty() || evaluation->task) return;
-    for (const evaluate::OutputReport& output : evaluation->outputs) {
-      const double noise = std::pow(10, -output.sqnr_db / 10);
-      if (output.name == evaluation->class_output || noise <= *report_.goals.limits.loss) continue;
-      report_.notes.push_back(fmt::format(
-          "{} is that of output '{}'; the error of output '{}' has {:.2g} % of its energy",
-          report_.measure, evaluation->class_output, output.name, 100 * noise));
-    }
+  // Says which output decided, where there are several.
+  void TellWorstHead() {
+    const AutoTrial& chosen = report_.trials[*best_];
+    if (!chosen.worst_head) return;
+    const evaluate::HeadReport& head = *chosen.worst_head;
+    const std::string name = head.loss_name == "noise" ? "the energy of its error" : head.loss_name;
+    const std::optional<MeasuredLoss> first = FirstLossOf(*chosen.evaluation);
+    if (!first && chosen.evaluation->heads.size() == 1) return;
+    report_.notes.push_back(fmt::format(
+        "the loss is that of output '{}' ({}), {}. If others are what counts, name one "
+        "(--task classes:output=NAME, or embedding, segmentation, text, regression)",
+        head.output, name,
+        first ? fmt::format("more than {:.2f} % by {}", 100 * first->loss, first->measure)
+              : fmt::format("the worst of {}", chosen.evaluation->heads.size())));
   }
 
   // Names the trials that another preference would have chosen, where they differ much.
@@ -277,6 +303,18 @@ class AutoRun {
     Limits any_time = goals.limits;
     any_time.time.reset();
     tell(Want::kSmaller, any_time, IsClearlySmaller);
+  }
+
+  // Says if other programs disturb times. Those of one thread are of a processor, which they do
+  // not.
+  void TellLoad() {
+    constexpr double kBusy = 0.5;  // of the processors
+    const auto processors = static_cast<double>(UsableProcessors());
+    if (!load_ || *load_ < kBusy * processors || options_.num_threads == 1) return;
+    report_.notes.push_back(fmt::format(
+        "other programs kept the machine busy (a load of {:.1f} on {} when it began), so that "
+        "times are rough: --threads 1 measures the time that a processor gave",
+        *load_, WithNoun(UsableProcessors(), "processor")));
   }
 
   // Returns on how many samples a model is measured: those of about ten seconds, counted in
@@ -337,7 +375,10 @@ class AutoRun {
       tried.loss = LossOf(*tried.metric, *trials_.reference_metric());
       report_.measure = "metric";
     } else if (tried.evaluation) {
-      std::tie(tried.loss, report_.measure) = LossOf(*tried.evaluation);
+      MeasuredLoss measured = LossOf(*tried.evaluation);
+      tried.loss = measured.loss;
+      tried.worst_head = std::move(measured.worst_head);
+      report_.measure = std::move(measured.measure);
       if (HasLost(*tried.evaluation)) tried.loss = std::numeric_limits<double>::infinity();
     }
   }
@@ -394,6 +435,7 @@ class AutoRun {
   std::vector<std::pair<size_t, plan::QuantConfig>> figured_;  // and which these are
   QuantizeReport quantized_;                                   // of the best one
   bool is_kept_ = false;
+  const std::optional<double> load_ = SystemLoad();  // before any work
 };
 
 // Checks before any work that the page can be written, and that it replaces no model.
@@ -461,6 +503,7 @@ nlohmann::ordered_json ToJson(const AutoReport& report) {
       json["keeps_limits"] = trial.keeps_limits;
       if (!trial.keeps_limits) json["limits_missed"] = trial.limits_missed;
       if (trial.metric) json["metric"] = *trial.metric;
+      if (trial.worst_head) json["worst_output"] = trial.worst_head->output;
       if (trial.evaluation) json["evaluation"] = evaluate::ToJson(*trial.evaluation);
     } else {
       json["error"] = trial.error;

@@ -48,7 +48,8 @@ struct AutoOptions : RunOptions {
   // 0.01 is 1 %. Accuracy is top-1 if there are labels. Without labels it is how often both models
   // rank the same class first; for tokens, the loss is how much the perplexity rises. For models
   // without class scores, the loss is that of the task (evaluate/task.h), and if no task is found
-  // the energy of the error as a fraction of the energy of the outputs (0.01 is 20 dB).
+  // the energy of the error as a fraction of the energy of the output (0.01 is 20 dB). Of several
+  // outputs the one that loses most decides.
   double tolerable_loss = 0.01;
   std::string task = "auto";  // in whose terms loss is measured, as EvaluateOptions::task
   // The caller's own measure of accuracy, used instead. It measures the float model first, then
@@ -69,6 +70,9 @@ struct AutoTrial {
   std::string config;
   std::optional<double> loss;  // nothing: not measured, for want of samples
   std::optional<evaluate::EvaluationReport> evaluation;
+  // The output whose loss is that of the model, as it loses more than what the measure of the
+  // report is about; nothing: none does.
+  std::optional<evaluate::HeadReport> worst_head;
   std::optional<double> metric;      // by the caller's own measure
   uint64_t file_bytes = 0;           // external data included
   std::optional<double> time_ratio;  // over the float model; nothing: not measured

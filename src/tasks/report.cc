@@ -24,6 +24,7 @@
 #include "report/histogram.h"
 #include "report/layers.h"
 #include "report/overview.h"
+#include "report/picture.h"
 #include "report/quantizers.h"
 #include "rewrite/prepare.h"
 #include "tasks/calibrate.h"
@@ -162,6 +163,13 @@ class Reporter {
     evaluation.reference = options_.reference;
     evaluation.batch_size = options_.batch_size;
     evaluation.task = options_.task;
+    const std::string& image = options_.samples.image;
+    const bool is_bgr = !image.empty() && data::ParseImageSpec(image).bgr;
+    evaluation.on_picture = [&](const evaluate::TaskPicture& picture) {
+      if (auto made = report::MakePicture(picture, is_bgr)) {
+        result_.pictures.push_back(std::move(*made));
+      }
+    };
     result_.evaluation = Evaluate(evaluation);
     result_.num_layer_samples =
         std::min(result_.evaluation->num_samples, options_.num_layer_samples);

@@ -2,6 +2,7 @@
 
 import json
 import shlex
+import sys
 
 import numpy as np
 import pytest
@@ -137,6 +138,13 @@ def test_what_the_float_model_reaches_is_shown(bitpress, large, rows, tmp_path):
     figure = next(figure for figure in report["trials"][0]["evaluation"]["task"]["figures"] if figure["reference"] is not None)
     assert text.splitlines()[0].endswith(f"measured on 40 samples by {report['measure']} (regression)")
     assert text.splitlines()[1] == f"float model: {figure['name']} {figure['reference']:.4g}"
+    assert text.splitlines()[2] == "times of batches of 1"
+
+
+def test_times_of_one_thread_are_of_a_processor(bitpress, large, rows, tmp_path):
+    text, report = auto(bitpress, large, tmp_path / "best.onnx", "--data", rows, "--no-report", "--configs", "INT8", "--threads", "1")
+    assert report["trials"][0]["evaluation"]["is_processor_time"] == sys.platform.startswith(("linux", "darwin"))
+    assert "times of batches of 1 on one thread" in text and not any("busy" in note for note in report["notes"])
 
 
 def test_labels_of_samples_that_are_not_measured_are_an_error(bitpress, large, rows, tmp_path):
@@ -171,15 +179,37 @@ def test_a_network_without_anything_to_quantize_is_told(bitpress, rows, tmp_path
     assert any("nothing was quantized" in note and "deploy the given model" in note and note in text for note in report["notes"])
 
 
-def test_outputs_that_the_measure_does_not_see_are_named(bitpress, pictures, tmp_path):
+def test_the_output_that_loses_most_decides(bitpress, pictures, tmp_path):
     model = save(conv_model_with_a_large_output(), tmp_path / "two.onnx")
-    text, report = auto(bitpress, model, tmp_path / "best.onnx", "--data", pictures, "--image", IMAGE, "--no-report", "--configs", "INT8",
-                        "--budget", "loss<=0.0001%")
-    evaluation = report["trials"][0]["evaluation"]
-    noise = {output["name"]: 100 * 10**(-output["sqnr_db"] / 10) for output in evaluation["outputs"]}
-    assert evaluation["class_output"] != "large"
-    note = f"expected top-1 is that of output '{evaluation['class_output']}'; the error of output 'large' has {noise['large']:.2g} % of its energy"
-    assert note in report["notes"] and note in text
+    words = ("--data", pictures, "--image", IMAGE, "--no-report", "--configs", "INT8", "--budget", "loss<=0.0001%")
+    text, report = auto(bitpress, model, tmp_path / "best.onnx", *words)
+    trial = report["trials"][0]
+    evaluation = trial["evaluation"]
+    noise = {output["name"]: 10**(-output["sqnr_db"] / 10) for output in evaluation["outputs"]}
+    assert [(head["output"], head["loss_name"]) for head in evaluation["heads"]] == [("large", "noise")]
+    assert trial["loss"] == pytest.approx(noise["large"]) and trial["worst_output"] == "large" and "loss" in trial["limits_missed"]
+    assert "by expected top-1, and 1 other output by what it loses" in text and report["measure"] == "expected top-1"
+    assert any(note.startswith("the loss is that of output 'large' (the energy of its error), more than") and note in text for note in report["notes"])
+    # Who names a task says which output counts.
+    _, report = auto(bitpress, model, tmp_path / "best.onnx", *words, "--task", f"classes:output={evaluation['class_output']}")
+    assert report["trials"][0]["evaluation"]["heads"] == [] and "worst_output" not in report["trials"][0]
+    assert report["trials"][0]["loss"] == pytest.approx(1 - evaluation["expected_top1"] / evaluation["reference_expected_top1"])
+
+
+def test_of_outputs_without_a_task_the_worst_counts(bitpress, rows, tmp_path):
+    rng = np.random.default_rng(5)
+    # The second output is small, so that its error is nothing beside the energy of both.
+    constants = {"a": rng.standard_normal((256, 96)).astype(np.float32), "b": rng.standard_normal((256, 96)).astype(np.float32),
+                 "ten": np.full((1, 1, 1), 100, np.float32), "axis": np.array([2])}
+    nodes = [helper.make_node("MatMul", ["x", "a"], ["h"], name="first"), helper.make_node("Unsqueeze", ["h", "axis"], ["u"], name="map"),
+             helper.make_node("Mul", ["u", "ten"], ["large"], name="enlarge"), helper.make_node("MatMul", ["x", "b"], ["i"], name="second"),
+             helper.make_node("Unsqueeze", ["i", "axis"], ["v"], name="other"), helper.make_node("Exp", ["v"], ["small"], name="steep")]
+    model = save(make_model(nodes, [("x", ["N", 256])], [("large", ["N", 96, 1]), ("small", ["N", 96, 1])], constants), tmp_path / "two.onnx")
+    text, report = auto(bitpress, model, tmp_path / "best.onnx", "--data", rows, "--no-report", "--configs", "INT8", "--task", "none")
+    trial = report["trials"][0]
+    noise = {output["name"]: 10**(-output["sqnr_db"] / 10) for output in trial["evaluation"]["outputs"]}
+    assert report["measure"] == "noise" and trial["loss"] == pytest.approx(max(noise.values()))
+    assert trial["worst_output"] == max(noise, key=noise.get) and "energy of the error of the worst of 2 outputs" in text
 
 
 def test_a_task_without_anything_to_measure_is_said(bitpress, large, tmp_path):

@@ -1,5 +1,7 @@
 """Measures in the terms of a task, against NumPy on the outputs of both models."""
 
+import base64
+import io
 import json
 
 import numpy as np
@@ -7,6 +9,7 @@ import onnxruntime
 import pytest
 from models import make_model, save, save_arrays, save_photos
 from onnx import TensorProto, helper
+from PIL import Image
 
 node = helper.make_node
 
@@ -108,6 +111,44 @@ def test_labels_follow_the_fit_of_photos(bitpress, tmp_path):
         assert figures(report)["mAP 50-95"] == pytest.approx(wanted)
     message = bitpress.error("evaluate", model, "--data", photos[0].parent, "--image", "crop=16", *words)
     assert "labels are for 32x16 pixels, and the model saw 16x16" in message
+
+
+def pictures_of(bitpress, model, data, tmp_path, *options):
+    bitpress.ok("report", model, "--reference", model, "-o", tmp_path / "page.html", "--json", tmp_path / "page.json", "--data", data, *options)
+    pictures = json.loads((tmp_path / "page.json").read_text())["pictures"]
+    images = [Image.open(io.BytesIO(base64.b64decode(picture["image"].removeprefix("data:image/jpeg;base64,")))) for picture in pictures]
+    return pictures, images
+
+
+def test_the_page_has_photos_with_boxes(bitpress, tmp_path):
+    """A "detector" that finds the same box in every photo."""
+    constants = {"box": np.array([[[4, 6, 8, 10, 0.9, 0]] + [[0] * 6] * 3], np.float32), "zero": np.float32(0)}
+    nodes = [node("ReduceMean", ["x"], ["m"], name="mean", axes=[1, 2, 3], keepdims=1), node("Squeeze", ["m", "axes"], ["s"], name="flat"),
+             node("Mul", ["s", "zero"], ["z"], name="nothing"), node("Add", ["box", "z"], ["y"], name="find")]
+    model = make_model(nodes, [("x", ["N", 3, 16, 32])], [("y", ["N", 4, 6])], {**constants, "axes": np.array([3])})
+    model = save(model, tmp_path / "detector.onnx")
+    shades = np.linspace(-2, 2, 8)[:, None, None, None] * np.ones((8, 3, 16, 32)) + np.array([1, 0, -1])[:, None, None]
+    shades[:, :, 8:] = 0
+    data = save_arrays(tmp_path / "data", [shades.astype(np.float32)])
+    pictures, images = pictures_of(bitpress, model, data, tmp_path, "--task", "detection:layout=end2end")
+    assert len(pictures) == 6 and [(image.width, image.height) for image in images] == [(32, 16)] * 6
+    box = {"left": 4, "top": 6, "right": 8, "bottom": 10, "label": 0, "is_paired": True}
+    for picture in pictures:
+        assert [b["is_reference"] for b in picture["boxes"]] == [True, False] and picture["width"] == 32 and not picture["has_mask"]
+        assert all(box.items() <= b.items() for b in picture["boxes"])
+    red, _, blue = images[0].getpixel((10, 2))
+    assert red > blue + 40
+
+
+def test_the_page_has_photos_with_masks(bitpress, tmp_path):
+    nodes = [node("ReduceMean", ["x"], ["m"], name="mean", axes=[1], keepdims=1), node("Sigmoid", ["m"], ["y"], name="share")]
+    model = save(make_model(nodes, [("x", ["N", 3, 32, 32])], [("y", ["N", 1, 32, 32])], {}), tmp_path / "mask.onnx")
+    x = np.full((2, 3, 32, 32), -1, np.float32)
+    x[:, :, :, 16:] = 1
+    pictures, images = pictures_of(bitpress, model, save_arrays(tmp_path / "data", [x]), tmp_path)
+    assert [picture["has_mask"] for picture in pictures] == [True, True]
+    plain, masked = images[0].getpixel((2, 10)), images[0].getpixel((28, 10))
+    assert max(plain) < 30 and masked[1] > masked[0] > 150  # white under green
 
 
 def test_texts_against_labels(bitpress, tmp_path):

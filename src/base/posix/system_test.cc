@@ -11,15 +11,18 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <chrono>
 #include <csignal>
 #include <filesystem>
 #include <fstream>
 #include <string>
+#include <thread>
 
 #include "base/atomic_file.h"
 #include "base/child_process.h"
 #include "base/error.h"
 #include "base/processors.h"
+#include "base/run_clock.h"
 #include "base/test_support.h"
 #include "base/thread_pool.h"
 
@@ -27,6 +30,21 @@ namespace bitpress {
 namespace {
 
 namespace fs = std::filesystem;
+
+// A thread that sleeps takes time, but none of a processor.
+TEST(RunClock, OfOneThreadIsThatOfAProcessor) {
+  const RunClock one(true), several(false);
+  EXPECT_TRUE(one.IsOfProcessor());
+  EXPECT_FALSE(several.IsOfProcessor());
+  const double began = one.Seconds(), passed_before = several.Seconds();
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  const double took = one.Seconds() - began, passed = several.Seconds() - passed_before;
+  EXPECT_GE(passed, 0.05);
+  EXPECT_LT(took, passed / 2);
+  EXPECT_GE(took, 0);
+  ASSERT_TRUE(SystemLoad());
+  EXPECT_GE(*SystemLoad(), 0);
+}
 
 TEST(AtomicFilePosix, AKilledProcessLeavesNothing) {
   const TemporaryFolder folder;

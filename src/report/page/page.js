@@ -227,6 +227,25 @@ function drawTask() {
     (task.loss === null ? "" : `; loss ${(100 * task.loss).toFixed(2)} % (${task.loss_name})`);
   tableOf("task", ["figure", "this model", "float model"],
     task.figures.map((figure) => [figure.name, number(figure.value), number(figure.reference)]));
+  drawPictures();
+}
+
+// Photos with the boxes of both models over them, or with masks that are laid over them already.
+function drawPictures() {
+  if (report.pictures.length === 0) return;
+  if (report.pictures.some((picture) => picture.has_mask)) {
+    legend(element("pictures-legend"), [["chosen", "mask of both models"], ["missed", "pixels in which they differ"]]);
+  } else {
+    legend(element("pictures-legend"), [["chosen", "box of this model"], ["weights", "box of the float model"], ["missed", "box that only one of them has"]]);
+  }
+  const kind = (box) => `${box.is_reference ? "float-box" : "box"}${box.is_paired ? "" : " missed"}`;
+  element("pictures").replaceChildren(...report.pictures.map((picture) => htmlNode("figure", {},
+    svgNode("svg", { viewBox: `0 0 ${picture.width} ${picture.height}`, role: "img", "aria-label": `${picture.name}: ${picture.boxes.length} boxes` },
+      svgNode("image", { href: picture.image, width: picture.width, height: picture.height, preserveAspectRatio: "none" }),
+      ...picture.boxes.map((box) => svgNode("rect", { class: kind(box), x: box.left, y: box.top, "vector-effect": "non-scaling-stroke",
+        width: Math.max(0, box.right - box.left), height: Math.max(0, box.bottom - box.top) },
+      svgNode("title", {}, `class ${box.label}, score ${box.score.toFixed(2)}, ${box.is_reference ? "float model" : "this model"}`)))),
+    htmlNode("figcaption", {}, picture.name))));
 }
 
 function drawKept() {
