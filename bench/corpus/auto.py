@@ -90,6 +90,8 @@ def by_peer(program, name, cache, folder, tool, python):
     """The loss and bytes of another tool's default, in words."""
     _, script, config = PEERS[tool]
     model, output = model_of(cache, name), folder / f"{tool}.onnx"
+    for old in folder.glob(f"{tool}.onnx*"):  # data beside a file may be appended to
+        old.unlink()
     command = [python, Path(__file__).parents[1] / "peers" / script, model, output, samples_of(cache, name, "calibration"), config]
     ended = subprocess.run([str(word) for word in command], capture_output=True, text=True)
     if ended.returncode != 0 or not output.is_file():
