@@ -100,7 +100,7 @@ def by_peer(program, name, cache, folder, tool, python):
                "--json", folder / "peer.json", *TASKS.get(name, [])]
     ended = subprocess.run([str(word) for word in command], capture_output=True, text=True)
     if ended.returncode != 0:
-        return f"does not run: {(ended.stderr.strip().splitlines() or ['no message'])[-1][:80]}"
+        return f"does not run: {(ended.stderr.strip().splitlines() or ['no message'])[-1].split(chr(39) + ': ')[-1][:80]}"
     evaluation = json.loads((folder / "peer.json").read_text(encoding="utf-8"))
     ratio = f", {evaluation['time_ratio']:.2f}" if evaluation["time_ratio"] else ""
     return f"{100 * loss_of(evaluation):.2f} %, {100 * evaluation['file_bytes'] / evaluation['reference_file_bytes']:.1f} %{ratio}"

@@ -60,6 +60,7 @@ class EmbeddingMeter : public TaskMeter {
     Vector wanted = Pooled(sample.reference[output_], sample.mask, takes_first_);
     AddCosine(Dot(found, wanted));
     if (found_.size() >= kMostKept) return;
+    has_one_size_ = has_one_size_ && (wanted_.empty() || wanted_[0].size() == wanted.size());
     found_.push_back(std::move(found));
     wanted_.push_back(std::move(wanted));
   }
@@ -75,7 +76,7 @@ class EmbeddingMeter : public TaskMeter {
                       {"cosine to the float vector, least", least_cosine_, {}}};
     report.SetLoss(1 - mean, "1 - cosine");
     constexpr size_t kLeastRanked = 8;  // fewer samples have too few pairs to rank
-    if (found_.size() < kLeastRanked) return report;
+    if (found_.size() < kLeastRanked || !has_one_size_) return report;
     const double rank = RankCorrelation(Similarities(wanted_), Similarities(found_));
     report.figures.push_back({"rank agreement of similarities", rank, {}});
     const size_t k = std::min(k_, found_.size() / 2);
@@ -147,6 +148,7 @@ class EmbeddingMeter : public TaskMeter {
   size_t output_;
   size_t k_;
   bool takes_first_ = false, takes_each_ = false;
+  bool has_one_size_ = true;  // vectors of several sizes have no similarities
   uint64_t num_samples_ = 0, num_vectors_ = 0;
   double cosines_ = 0, least_cosine_ = 1;
   std::vector<Vector> found_, wanted_;

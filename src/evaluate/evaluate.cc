@@ -344,17 +344,24 @@ class Evaluator::Impl {
   std::vector<HeadReport> HeadReports() const {
     std::vector<HeadReport> reports;
     for (const TaskMeasure& head : heads_) {
-      const std::string& name = model_.outputs()[*head.output].name;
       const TaskReport report = head.meter ? head.meter->Result() : TaskReport();
-      const OutputComparison& comparison = counted_.state.outputs[*head.output];
-      const double noise = comparison.NoiseRatio();
       if (report.loss) {
-        reports.push_back({name, *report.loss, report.loss_name});
-      } else if (std::isfinite(noise) || comparison.has_lost()) {
-        reports.push_back({name, noise, "noise"});
+        reports.push_back({model_.outputs()[*head.output].name, *report.loss, report.loss_name});
+      } else {
+        AddNoise(*head.output, reports);
       }
     }
+    // Where the task says nothing, its output counts as any other.
+    const bool is_silent = task_.meter && task_.output && !task_.meter->Result().loss;
+    if (!heads_.empty() && is_silent) AddNoise(*task_.output, reports);
     return reports;
+  }
+
+  void AddNoise(size_t output, std::vector<HeadReport>& reports) const {
+    const OutputComparison& comparison = counted_.state.outputs[output];
+    const double noise = comparison.NoiseRatio();
+    if (!std::isfinite(noise) && !comparison.has_lost()) return;
+    reports.push_back({model_.outputs()[output].name, noise, "noise"});
   }
 
   // Returns height and width of the image that the first input holds, 0 if it is none.

@@ -103,9 +103,12 @@ bool IsEmbedding(const TaskInterface& interface, const Output& output, const std
   const std::string lower = ToLower(name);
   const bool is_named = lower.find("embed") != std::string::npos || lower == "last_hidden_state";
   const bool has_features = IsVectors(output.values, static_cast<size_t>(output.dims.back()));
-  // The last axis of a map of features of a picture is its width.
+  // The last axis of a map of features of a picture is its width, and one row alone may be sound.
   if (output.dims.size() > 2) {
-    return (interface.reads_tokens && is_named) || (!interface.reads_image && has_features);
+    const bool has_rows =
+        output.values.size() / interface.batch_size > static_cast<size_t>(output.dims.back());
+    return (interface.reads_tokens && is_named) ||
+           (!interface.reads_image && has_rows && has_features);
   }
   return is_named ||
          (interface.reads_tokens && output.dims[1] >= 2 * kUsualSizes &&

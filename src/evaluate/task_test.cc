@@ -234,6 +234,14 @@ TEST(Task, OfEmbeddingsMayTakeEachVector) {
   EXPECT_NEAR(*report.loss, 1 - (1 + std::sqrt(0.5) + 1) / 3, 1e-12);
   EXPECT_EQ(report.loss_name, "1 - cosine");
   EXPECT_EQ(report.how, "3 vectors");
+
+  // Vectors of several sizes have no similarities.
+  const auto other = MakeEmbeddingMeter(ParseTask("embedding"), 0);
+  for (size_t i = 0; i < 9; ++i) {
+    const Values vector(i < 8 ? 2 : 3, 1);
+    other->Add(SampleOf(vector, vector, {static_cast<int64_t>(vector.size())}));
+  }
+  EXPECT_EQ(other->Result().loss_name, "1 - cosine");
 }
 
 TEST(Task, OfClassesIsWhatTheFloatModelExpects) {
@@ -421,6 +429,8 @@ TEST(Task, IsFoundFromTheOutputs) {
   EXPECT_EQ(TaskFound(frames), "none");
   frames.reads_image = false;
   EXPECT_EQ(TaskFound(frames), "embedding");
+  frames.outputs[0].dims = {1, 1, 192};  // may be sound
+  EXPECT_EQ(TaskFound(frames), "none");
   EXPECT_EQ(MakeTaskMeasure(ParseTask("none"), InterfaceOf({1, 1}, {7})).meter, nullptr);
   EXPECT_THROW(MakeTaskMeasure(ParseTask("detection"), InterfaceOf({1, 1}, {7})), Error);
 }
