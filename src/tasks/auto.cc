@@ -220,9 +220,10 @@ class AutoRun {
     report_.network = ops::KindOf(model);
     candidates_ = options_.candidates;
     if (candidates_.empty()) {
-      candidates_ = options_.want == Want::kFirst
-                        ? LadderCandidates()
-                        : SuitableCandidates(report_.network, has_samples, options_.target);
+      candidates_ =
+          options_.want == Want::kFirst
+              ? LadderCandidates()
+              : SuitableCandidates(report_.network, has_samples, options_.target, options_.want);
     }
     if (!has_samples) {
       report_.notes.push_back(

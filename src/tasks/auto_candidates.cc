@@ -23,6 +23,7 @@ struct Row {
   bool needs_samples = false;
   bool needs_our_operators = false;  // its products are fast in our library only
   bool is_reserve = false;
+  bool is_small = false;  // a little smaller than another one, and rarely faster
 };
 
 constexpr unsigned kConvolutional = Bit(NetworkKind::kConvolutional);
@@ -34,6 +35,8 @@ constexpr Row kRows[] = {
     {.preset = "INT8_DYNAMIC", .kinds = kAllKinds & ~kConvolutional},
     {.preset = "LM_4BIT", .kinds = kDecoder, .needs_samples = true},
     {.preset = "INT4_WEIGHTS", .needs_samples = true},
+    // Blocks of 128 have fewer scales than those of 32.
+    {.preset = "MATMUL_NBITS", .needs_samples = true, .is_small = true},
     {.preset = "INT8_WEIGHTS"},
     {.preset = "FP16"},
     {.preset = "MXINT8", .needs_our_operators = true},
@@ -63,12 +66,13 @@ AutoCandidate WideInt8() {
 }  // namespace
 
 std::vector<AutoCandidate> SuitableCandidates(NetworkKind kind, bool has_samples,
-                                              const Target& target) {
+                                              const Target& target, Want want) {
   const bool uses_our_products = plan::ProfileOf(target).products == plan::CodeReaders::kAll;
   std::vector<AutoCandidate> candidates;
   for (const Row& row : kRows) {
     const bool fits = (row.kinds & Bit(kind)) != 0 && (has_samples || !row.needs_samples) &&
-                      (uses_our_products || !row.needs_our_operators);
+                      (uses_our_products || !row.needs_our_operators) &&
+                      (want == Want::kSmaller || !row.is_small);
     if (!fits) continue;
     candidates.push_back(Named(row.preset));
     candidates.back().is_reserve = row.is_reserve;

@@ -8,6 +8,7 @@
 #include "bitpress/quantize_options.h"
 #include "ops/network_kind.h"
 #include "plan/quant_config.h"
+#include "tasks/auto_goals.h"
 
 namespace bitpress::tasks {
 
@@ -19,9 +20,10 @@ struct AutoCandidate {
 };
 
 // Returns the configurations for a network, the usual one first. Without samples these need none
-// and have 8 bits or more: what 4 bits lose has to be measured.
+// and have 8 bits or more: what 4 bits lose has to be measured. Who wants the smallest gets one
+// more.
 std::vector<AutoCandidate> SuitableCandidates(ops::NetworkKind kind, bool has_samples,
-                                              const Target& target);
+                                              const Target& target, Want want);
 
 // Returns INT8 as it is, then INT8 with learned roundings and weights, then INT8 with wider
 // activations, then BF16: the order in which `autotune` tries them.

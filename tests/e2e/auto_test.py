@@ -41,7 +41,7 @@ def test_the_smallest_that_keeps_the_limit_is_written(bitpress, large, rows, tmp
     assert next(iter(report.items())) == ("bitpress_auto", 1)
     assert report["network"] == "tabular" and report["measure"] == "1 - R2" and report["is_tolerable"]
     trials = {trial["config"]: trial for trial in report["trials"]}
-    assert list(trials) == ["INT8", "INT8_DYNAMIC", "INT4_WEIGHTS", "INT8_WEIGHTS", "FP16"]
+    assert list(trials) == ["INT8", "INT8_DYNAMIC", "INT4_WEIGHTS", "MATMUL_NBITS", "INT8_WEIGHTS", "FP16"]
     kept = [trial for trial in trials.values() if trial["loss"] <= 0.01]
     assert 0 < len(kept) and trials[report["chosen"]]["file_bytes"] == min(trial["file_bytes"] for trial in kept)
     assert all(trial["keeps_limits"] == (trial["loss"] <= 0.01) for trial in trials.values())
@@ -72,8 +72,8 @@ def test_wishes_choose_among_the_same_trials(bitpress, large, rows, tmp_path):
         losses = {trial["config"]: trial["loss"] for trial in report["trials"]}
         if want == "closest":
             assert losses[report["chosen"]] == min(losses.values())
-    assert chosen["smaller", "loss<=50%"] == "INT4_WEIGHTS"
-    assert chosen["smaller", "loss<=0.01%"] != "INT4_WEIGHTS"
+    assert chosen["smaller", "loss<=50%"] == "MATMUL_NBITS"
+    assert chosen["smaller", "loss<=0.01%"] not in ("INT4_WEIGHTS", "MATMUL_NBITS")
 
 
 def test_what_takes_long_is_tried_only_if_nothing_else_keeps_the_limits(bitpress, large, rows, tmp_path):
