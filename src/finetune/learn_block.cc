@@ -94,8 +94,9 @@ class LearningWeight {
       const double size = double{steps_[i]};
       // A saturated value does not move.
       if (size == 0 || std::abs(double{values[i]} - ValueOf(i)) > size) return;
-      const double move = double{moves_[i]} - rate * moments_.Move(i, double{gradient[i]} * size);
-      moves_[i] = static_cast<float>(std::clamp(move, -0.5, 0.5));
+      const double before = double{moves_[i]};
+      const double move = moments_.Move(i, double{gradient[i]} * size) + weight_.decay * before;
+      moves_[i] = static_cast<float>(std::clamp(before - rate * move, -0.5, 0.5));
     });
   }
 

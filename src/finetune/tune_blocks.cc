@@ -26,6 +26,10 @@ using graph::Model;
 // How far a weight that an earlier pass rounded may be from there, in steps: as it was before it
 // was rounded, but not so far that it rounds to another value.
 constexpr double kMostFromRounded = 0.4;
+// A layer with few positions for each of its inputs learns them by heart. Its moves decay (AdamW;
+// Loshchilov and Hutter, 2019), so that a weight changes only where the gradients of many batches
+// agree: by this share of the rate where it has as many inputs as a fifth of its positions.
+constexpr double kMostDecay = 2, kPositionsOfInput = 5;
 // Fewer runs than four times the share that is held back leave one in so many for validation.
 constexpr size_t kLeastHeldBackRuns = 4;
 
@@ -224,6 +228,19 @@ class BlockTuner {
     return weight;
   }
 
+  // The positions of a block are those of its last layer.
+  void SetDecay(Parts& parts, size_t num_values) const {
+    const auto outputs = static_cast<double>(parts.layers.back()->num_outputs());
+    const double positions =
+        static_cast<double>(num_values) / outputs * static_cast<double>(training_.size());
+    for (BlockWeight& weight : parts.weights) {
+      const auto layer = std::ranges::find(parts.layers, weight.name, &LinearLayer::weight);
+      if (layer == parts.layers.end()) continue;
+      const auto inputs = static_cast<double>((*layer)->columns);
+      weight.decay = kMostDecay * std::min(1.0, kPositionsOfInput * inputs / positions);
+    }
+  }
+
   // The quantizers of the plan whose readers are in the block.
   void AddQuantizers(const Segment& segment, Parts& parts) const {
     std::map<std::string, std::string> output_of;  // by the keys of the block's nodes
@@ -273,6 +290,7 @@ class BlockTuner {
       Take(parts, std::move(*known), block);
       ++result_.num_resumed;
     } else {
+      SetDecay(parts, values.Float(segment.part.outputs.front(), training_.front()).size());
       const BlockSamples samples{[&](size_t run) { return SampleOf(segment, block, values, run); },
                                  training_, validation_};
       const auto progress = [&](size_t step, double loss) {
