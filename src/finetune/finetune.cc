@@ -189,6 +189,17 @@ class Finetuner {
   FinetuneReport report_;
 };
 
+// Blocks keep the scales that they find. One scale of integers of four bits for a whole output, or
+// for a tensor, is worth a search that knows the inputs.
+bool NeedsClipSearch(const plan::QuantPlan& plan, std::span<const plan::FinetunePass> passes) {
+  if (passes.size() != 1 || passes[0] != plan::FinetunePass::kBlocks) return false;
+  return std::ranges::any_of(plan.tensors, [](const plan::TensorPlan& row) {
+    constexpr int kFewBits = 4;
+    return row.role == plan::Role::kWeight && row.integer && row.Spec().element_bits <= kFewBits &&
+           row.integer->granularity != plan::Granularity::kPerBlock;
+  });
+}
+
 }  // namespace
 
 size_t FinetuneReport::NumValidatedOn(ValidatedOn samples) const {
@@ -198,6 +209,9 @@ size_t FinetuneReport::NumValidatedOn(ValidatedOn samples) const {
 Finetuned Finetune(graph::Model& model, plan::ResolvedPlan resolved, data::Source& source,
                    const FinetuneOptions& options, ThreadPool& pool) {
   FinetuneOptions learn = options;
+  if (NeedsClipSearch(resolved.plan, learn.passes)) {
+    learn.passes.insert(learn.passes.begin(), plan::FinetunePass::kClipSearch);
+  }
   rewrite::SmoothReport scaled;
   if (std::erase(learn.passes, plan::FinetunePass::kAwq) > 0) {
     GatherOptions gather = options.gather;
