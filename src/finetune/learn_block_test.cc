@@ -67,7 +67,7 @@ class TwoLayers {
   gradients::Block<float>& block() { return *block_; }
   BlockSamples& samples() { return samples_; }
   std::vector<BlockSample>& runs() { return runs_; }
-  const std::vector<BlockWeight>& weights() const { return weights_; }
+  std::vector<BlockWeight>& weights() { return weights_; }
 
  private:
   plan::TensorPlan row_;
@@ -100,6 +100,43 @@ TEST(LearnBlock, RoundsSoThatOutputsComeCloserOnOtherSamples) {
       }
     }
   }
+}
+
+// Returns how many weights are not the values next to what they were.
+size_t NumMoved(std::vector<BlockWeight>& weights, const LearnedBlock& learned) {
+  size_t count = 0;
+  for (const BlockWeight& weight : weights) {
+    const std::vector<float>& values = learned.weights.at(weight.name).values;
+    for (size_t i = 0; i < values.size(); ++i) {
+      count += values[i] != weight.grid.Round(i, double{weight.wanted[i]}) ? 1U : 0U;
+    }
+  }
+  return count;
+}
+
+TEST(LearnBlock, MovesFewerWeightsThatDecay) {
+  TwoLayers free(kMlp, {32, 32}, {24, 32}, "mx6", 64);
+  TwoLayers held(kMlp, {32, 32}, {24, 32}, "mx6", 64);
+  for (BlockWeight& weight : held.weights()) weight.decay = 4;
+  const LearnedBlock without = free.Learn();
+  const LearnedBlock with = held.Learn();
+  ASSERT_TRUE(without.is_better);
+  ASSERT_TRUE(with.is_better);
+  EXPECT_LT(static_cast<double>(NumMoved(held.weights(), with)),
+            0.7 * static_cast<double>(NumMoved(free.weights(), without)));
+}
+
+TEST(LearnBlock, GoesOnFromRoundings) {
+  TwoLayers first(kMlp, {32, 32}, {24, 32}, "mxfp4_e2m1", 64);
+  const LearnedBlock learned = first.Learn();
+  TwoLayers second(kMlp, {32, 32}, {24, 32}, "mxfp4_e2m1", 64);
+  for (BlockWeight& weight : second.weights()) {
+    weight.wanted = learned.weights.at(weight.name).values;
+    weight.has_roundings = true;
+  }
+  const LearnedBlock after = second.Learn();
+  EXPECT_LT(after.before.validation, 0.8 * learned.before.validation);
+  EXPECT_LE(after.after.validation, after.before.validation);
 }
 
 TEST(WeightGrid, RoundsMoreAndMore) {

@@ -37,9 +37,11 @@ constexpr Preset kPresets[] = {
     {"MXINT8", "mxint8", "mxint8"},
     // Four bits for most layers, and more for those that lose most by them.
     {"FOUR_BITS", "mxfp4_e2m1", "mxfp4_e2m1",
-     "mean_bits=4.6,finetune=blocks,finetune_optional=true"},
+     "mean_bits=4.6,finetune=least_squares+gptq+adaquant+bias_correction+blocks,"
+     "finetune_optional=true"},
     {"FOUR_BITS_NVFP4", "nvfp4", "nvfp4",
-     "activation_scaled=true,weight_scaled=true,mean_bits=4.7,finetune=blocks"},
+     "activation_scaled=true,weight_scaled=true,mean_bits=4.7,"
+     "finetune=least_squares+gptq+adaquant+bias_correction+blocks"},
     // AMD Quark's integer configurations, with its types and kinds of scales, and our ranges. Their
     // weights stay int8, because a compiler may read them.
     {"XINT8", "uint8", "int8",
@@ -113,7 +115,11 @@ constexpr Preset kPresets[] = {
 // Returns the configuration of a preset with a suffix: "MX6_ADAQUANT" is MX6 with
 // finetune=adaquant. BF16 and FP16 have no scale and round to nearest whatever is learned, so that
 // only the weights themselves can be learned.
+//
+// Blocks go on from what adaquant learned. Presets without activations are for language models,
+// whose many weights take other passes longer than blocks; those learn in blocks alone.
 std::optional<QuantConfig> TunedConfig(std::string_view name) {
+  constexpr std::string_view kAllGears = "least_squares+gptq+adaquant+bias_correction+blocks";
   for (const std::string_view recipe : {"adaquant", "adaround", "blocks"}) {
     const std::string lower = ToLower(name);
     const size_t length = recipe.size() + 1;
@@ -132,7 +138,8 @@ std::optional<QuantConfig> TunedConfig(std::string_view name) {
            "learns weights and biases",
            name, config.weights, config.name);
     }
-    ApplySetting(config, "finetune", recipe);
+    const bool has_all_gears = recipe == "blocks" && config.activations != "none";
+    ApplySetting(config, "finetune", has_all_gears ? kAllGears : recipe);
     for (const char letter : "_" + std::string(recipe)) {
       config.name += static_cast<char>(std::toupper(static_cast<unsigned char>(letter)));
     }

@@ -121,7 +121,10 @@ TEST(ResolveRewrites, Fp16IsANetwork) {
   EXPECT_FALSE(ResolveRewrites(ConfigByName("FP16_SIMULATED")).half);
   EXPECT_EQ(ConfigByName("FP16_ADAQUANT").name, "FP16_ADAQUANT");
   EXPECT_EQ(ConfigByName("mx6_blocks").name, "MX6_BLOCKS");
-  EXPECT_EQ(FinetunePassNames(ConfigByName("mx6_blocks").finetune), "blocks");
+  EXPECT_EQ(FinetunePassNames(ConfigByName("mx6_blocks").finetune),
+            "least_squares+gptq+adaquant+bias_correction+blocks");
+  EXPECT_EQ(ConfigByName("four_bits").finetune, ConfigByName("mx6_blocks").finetune);
+  EXPECT_EQ(FinetunePassNames(ConfigByName("int4_weights_blocks").finetune), "blocks");
 }
 
 TEST(ResolveEmbeddings, FollowsTheWeights) {
