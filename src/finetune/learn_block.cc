@@ -16,7 +16,7 @@ namespace {
 
 // The rates of the first step, in steps of the format and in parts of the outputs' root mean
 // square.
-constexpr double kWeightRate = 0.05, kRateFromRoundings = 0.02;
+constexpr double kWeightRate = 0.05;
 constexpr double kBiasRate = 0.01;
 // In this share of the steps weights are rounded more and more, in the others wholly. Gradients of
 // weights that jump from the start say less about where they should go.
@@ -207,12 +207,7 @@ class BlockLearner {
     if (part >= 1) return RoundAll();
     for (LearningWeight& weight : weights_) {
       std::vector<float>& values = block_.Constant(weight.weight().name).values;
-      if (!weight.weight().learns) continue;
-      if (weight.weight().has_roundings) {
-        weight.Round(values, pool_);
-      } else {
-        weight.RoundSoftly(1 / (1 - part), values, pool_);
-      }
+      if (weight.weight().learns) weight.RoundSoftly(1 / (1 - part), values, pool_);
     }
   }
 
@@ -284,9 +279,7 @@ class BlockLearner {
     for (size_t i = 0; i < weights_.size(); ++i) {
       if (!weights_[i].weight().learns) continue;
       const std::vector<float>& values = block_.Constant(weights_[i].weight().name).values;
-      const double of_weight =
-          weights_[i].weight().has_roundings ? kRateFromRoundings : kWeightRate;
-      weights_[i].Learn(of_weights[i], values, step, of_weight * rate, pool_);
+      weights_[i].Learn(of_weights[i], values, step, kWeightRate * rate, pool_);
     }
     for (size_t i = 0; i < biases_.size(); ++i) {
       std::vector<float>& values = block_.Constant(biases_[i].name).values;

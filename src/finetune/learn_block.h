@@ -24,8 +24,6 @@ struct BlockWeight {
   std::vector<float> wanted;  // the weight before it is rounded
   WeightGrid grid;            // with its scales, which stay
   bool learns = true;         // false: it only is rounded
-  // An earlier pass chose its roundings: it goes on from them at a lower rate, rounded wholly.
-  bool has_roundings = false;
   // What pulls it back to where it was, as a share of the rate. 0: nothing does.
   double decay = 0;
 };

@@ -126,19 +126,6 @@ TEST(LearnBlock, MovesFewerWeightsThatDecay) {
             0.7 * static_cast<double>(NumMoved(free.weights(), without)));
 }
 
-TEST(LearnBlock, GoesOnFromRoundings) {
-  TwoLayers first(kMlp, {32, 32}, {24, 32}, "mxfp4_e2m1", 64);
-  const LearnedBlock learned = first.Learn();
-  TwoLayers second(kMlp, {32, 32}, {24, 32}, "mxfp4_e2m1", 64);
-  for (BlockWeight& weight : second.weights()) {
-    weight.wanted = learned.weights.at(weight.name).values;
-    weight.has_roundings = true;
-  }
-  const LearnedBlock after = second.Learn();
-  EXPECT_LT(after.before.validation, 0.8 * learned.before.validation);
-  EXPECT_LE(after.after.validation, after.before.validation);
-}
-
 TEST(WeightGrid, RoundsMoreAndMore) {
   ThreadPool pool(1);
   for (const char* const format : {"mxfp4_e2m1", "mx6", "int4", "scaled nvfp4"}) {

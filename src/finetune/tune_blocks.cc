@@ -219,9 +219,6 @@ class BlockTuner {
     }
     if (now != wanted) {
       for (size_t i = 0; i < wanted.size(); ++i) {
-        // A pass that searched scales only has the values next to those of the float model.
-        weight.has_roundings =
-            weight.has_roundings || weight.grid.Round(i, double{wanted[i]}) != now[i];
         const double step = kMostFromRounded * weight.grid.StepAt(i, double{now[i]});
         wanted[i] = static_cast<float>(
             std::clamp(double{wanted[i]}, double{now[i]} - step, double{now[i]} + step));
