@@ -35,8 +35,11 @@ class Network:
     def bytes(self, options):
         return self.quantized(options).read_bytes()
 
+    def text(self, options):
+        return self._models.text(*self._words(options))
+
     def num_tuned(self, options):
-        return int(re.search(r"fine-tuned: +(\d) of", self._models.text(*self._words(options)))[1])
+        return int(re.search(r"fine-tuned: +(\d) of", self.text(options))[1])
 
     def outputs(self, options):
         return self._run(self.quantized(options), self._inputs)[0]
@@ -130,6 +133,12 @@ def test_blocks_on_any_number_of_threads_and_behind_others(conv):
     assert one != conv.bytes("--config MX6")
     behind = "--config MXFP4E2M1 --finetune gptq+blocks --set finetune_steps=40"
     assert conv.sqnr(behind) > conv.sqnr("--config MXFP4E2M1 --finetune gptq") - 1
+
+
+def test_blocks_alone_begin_with_a_search_for_scales_of_integers_of_four_bits(conv):
+    blocks = "--finetune blocks --set finetune_steps=5"
+    assert " layers from" in conv.text(f"--config INT8 --weights int4 {blocks}")
+    assert " layers from" not in conv.text(f"--config INT8 {blocks}")
 
 
 def test_blocks_run_behind_operators_whose_types_are_not_known(tmp_path, make_network):
