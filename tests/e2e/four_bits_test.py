@@ -59,7 +59,7 @@ def test_samples_are_learned_from_where_they_are_given(network, tmp_path, bitpre
     assert "fine-tuned:  no, there are no samples to learn from (finetune=" in text
     assert rounded["why_not_finetuned"] and not rounded["finetuning"]["blocks"]
     text, learned = quantize(bitpress, path, tmp_path / "learned.onnx", "--config", "FOUR_BITS", "--data", samples, "--set", "finetune_steps=60")
-    assert learned["why_not_finetuned"] == "" and any(block["is_tuned"] for block in learned["finetuning"]["blocks"])
+    assert learned["why_not_finetuned"] == "" and any(layer["is_tuned"] for layer in learned["finetuning"]["layers"])
     inputs = {"image": images(64, 99)}
     wanted = run_model(path, inputs)[0]
     found = [sqnr_db(wanted, run_model(tmp_path / name, inputs)[0]) for name in ("rounded.onnx", "learned.onnx")]
