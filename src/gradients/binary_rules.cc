@@ -167,6 +167,10 @@ class BinaryRule : public Rule<T> {
         const T* const left = inputs[0]->data() + at_a;
         const T* const right = inputs[1]->data() + at_b;
         T* const out = gradients[side]->data() + (side == 0 ? at_a : at_b);
+        if (step_a == 1 && step_b == 1) {
+          for (int64_t i = 0; i < n; ++i) out[i] += g[at + i] * slope(left[i], right[i]);
+          return;
+        }
         for (int64_t i = 0; i < n; ++i) {
           out[i * step] += g[at + i] * slope(left[i * step_a], right[i * step_b]);
         }

@@ -25,9 +25,15 @@ constexpr std::string_view kFollowers[] = {
     "FastGelu",  "BiasGelu", "Mul",       "Add",       "Div",    "Sub",     "BatchNormalization",
     "Cast",      "Identity", "Dropout",   "MaxPool",   "Flatten"};
 
-// Operators that a residual block begins with, besides layers.
-constexpr std::string_view kBlockBeginnings[] = {
-    "LayerNormalization", "SimplifiedLayerNormalization", "RMSNormalization", "ReduceMean", "Pow"};
+// Operators that a norm is, or begins with.
+constexpr std::string_view kNorms[] = {"LayerNormalization", "SimplifiedLayerNormalization",
+                                       "RMSNormalization", "ReduceMean", "Pow"};
+
+// Returns whether an output of a node is a cache for the next run. Keys and values are not what a
+// block is to come close in, but what it makes of them.
+bool IsCache(const Node& node, size_t output) {
+  return node.op_type() == "GroupQueryAttention" && output > 0;
+}
 
 class BlockFinder {
  public:
@@ -42,8 +48,7 @@ class BlockFinder {
       for (const std::string& value : read) {
         // Embeddings, which depend on no layer, are the shortcut of a decoder's first block. Masks
         // and the tables of rotary positions only follow other values.
-        const bool begins_block =
-            has_layer || std::ranges::count(kBlockBeginnings, node.op_type()) > 0;
+        const bool begins_block = has_layer || IsNorm(node);
         if (begins_block && !model.IsInitializer(value)) {
           born_.try_emplace(value, nodes_.size(), num_layers_);
         }
@@ -62,6 +67,7 @@ class BlockFinder {
 
   std::vector<Segment> Run() {
     std::vector<Segment> segments;
+    bool last_is_idle = false;
     size_t begin = 0;
     for (size_t end = 1; end <= nodes_.size(); ++end) {
       if (end < nodes_.size() && !IsCut(end)) continue;
@@ -73,12 +79,16 @@ class BlockFinder {
                                          layers_.begin() + static_cast<std::ptrdiff_t>(end), true));
       part.reason = WhyNot(part.part.nodes);
       begin = end;
-      const bool joins =
-          !segments.empty() && segments.back().reason.empty() == part.reason.empty() &&
-          (!part.reason.empty() || segments.back().num_layers + part.num_layers <= kLayersOfBlock ||
-           part.num_layers == 0);
+      const bool is_idle = part.num_layers == 0 && HasWeights(part.part.nodes);
+      const bool joins = !segments.empty() &&
+                         segments.back().reason.empty() == part.reason.empty() &&
+                         (!part.reason.empty() ||
+                          (last_is_idle == is_idle &&
+                           segments.back().num_layers + part.num_layers <= kLayersOfBlock) ||
+                          (part.num_layers == 0 && !is_idle));
       if (!joins) {
         segments.push_back(std::move(part));
+        last_is_idle = is_idle;
         continue;
       }
       std::ranges::copy(part.part.nodes, std::back_inserter(segments.back().part.nodes));
@@ -124,6 +134,16 @@ class BlockFinder {
     return num_crossing <= 1;
   }
 
+  // Returns whether nodes multiply by constants. If none of them learns, such nodes are no part of
+  // a block: they would take most of its time.
+  bool HasWeights(const std::vector<Node>& nodes) const {
+    return std::ranges::any_of(nodes, [&](const Node& node) {
+      const bool multiplies = node.op_type() == "Conv" || node.op_type() == "ConvTranspose" ||
+                              node.op_type() == "Gemm" || node.op_type() == "MatMul";
+      return multiplies && model_.IsInitializer(node.input(1));
+    });
+  }
+
   // Returns why nodes cannot learn together; "" if they can.
   std::string WhyNot(const std::vector<Node>& nodes) const {
     for (const Node& node : nodes) {
@@ -161,7 +181,8 @@ class BlockFinder {
         const std::string& value = node.output(i);
         const auto last = dies_.find(value);
         const bool is_read = last != dies_.end() && last->second.node > end;
-        if (is_read || (!value.empty() && model_.IsOutput(value))) {
+        const bool is_result = !value.empty() && model_.IsOutput(value) && !IsCache(node, i);
+        if (is_read || is_result) {
           segment.part.outputs.push_back(value);
         }
       }
@@ -178,6 +199,8 @@ class BlockFinder {
 };
 
 }  // namespace
+
+bool IsNorm(const Node& node) { return std::ranges::count(kNorms, node.op_type()) > 0; }
 
 std::vector<Segment> FindBlocks(const graph::Model& model,
                                 const std::function<bool(const Node&)>& is_layer) {

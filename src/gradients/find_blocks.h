@@ -31,6 +31,9 @@ struct Segment {
   bool is_block() const { return num_layers > 0 && reason.empty(); }
 };
 
+// Returns whether a node is a norm of rows, or the first one of a norm's.
+bool IsNorm(const graph::Node& node);
+
 // Returns the segments in their order. `is_layer` says which nodes have weights that learn. Cuts
 // lie where one value crosses, besides those that depend on no layer and those that skip many
 // layers. Short parts without branches are joined until they have kLayersOfBlock layers.

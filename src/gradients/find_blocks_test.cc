@@ -60,6 +60,14 @@ TEST(FindBlocks, CutsADecoderBetweenAttentionAndMlp) {
   EXPECT_THAT(BlocksOf(model), ElementsAre("a,m,x -> h (4)", "h -> y (2)"));
 }
 
+TEST(FindBlocks, LeavesLayersThatDoNotLearnOutOfBlocks) {
+  const graph::Model model =
+      ModelOf("(float[1,7,8] x) => (float[1,7,8] y)", "float[8,8] w, float[8,8] k",
+              "a = MatMul(x, w) b = Relu(a) c = MatMul(b, k) d = Softmax(c) e = MatMul(d, k) "
+              "f = MatMul(e, w) y = Softmax(f)");
+  EXPECT_THAT(BlocksOf(model), ElementsAre("x -> b (1)", "b -> e (0)", "e -> y (1)"));
+}
+
 TEST(FindBlocks, LongSkipsDoNotHinderCuts) {
   std::string nodes = "s = Conv(x, p) s1 = Relu(s) ";
   std::string last = "s1";

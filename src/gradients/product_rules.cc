@@ -9,8 +9,8 @@
 namespace bitpress::gradients {
 namespace {
 
-// Rows of the left side in one task.
-constexpr size_t kRowsOfTask = 96;
+// Rows of the left side in one task, at least: each task copies the right side anew.
+constexpr size_t kLeastRowsOfTask = 96;
 
 // A product of two matrices that lie somewhere in the inputs: c[rows, columns] = a b.
 template <typename T>
@@ -22,10 +22,11 @@ struct Factors {
 // Computes c = a b, or c += a b, in tasks of some rows of `a`.
 template <typename T>
 void MultiplyRows(const Factors<T>& product, T* c, size_t c_stride, bool adds, ThreadPool& pool) {
-  const size_t num_tasks = (product.rows + kRowsOfTask - 1) / kRowsOfTask;
-  pool.ParallelFor(num_tasks, [&](size_t task) {
-    const size_t first = task * kRowsOfTask;
-    const size_t count = std::min(kRowsOfTask, product.rows - first);
+  const size_t of_thread = (product.rows + pool.num_threads() - 1) / pool.num_threads();
+  const size_t of_task = std::max(kLeastRowsOfTask, of_thread);
+  pool.ParallelFor((product.rows + of_task - 1) / of_task, [&](size_t task) {
+    const size_t first = task * of_task;
+    const size_t count = std::min(of_task, product.rows - first);
     Left<T> left;
     left.Pack(count, product.depth,
               {product.a.data + first * product.a.row_stride, product.a.row_stride,

@@ -52,7 +52,7 @@ std::unique_ptr<Rule<T>> MakeRule(const graph::Model& model, const graph::Node& 
   const RuleNode with{model, node, pool};
   if (node.HasSubgraph()) with.Refuse(fmt::format("operator {} has bodies", node.op_type()));
   for (const auto& make : {&MakeConvolution<T>, &MakeProduct<T>, &MakeUnary<T>, &MakeBinary<T>,
-                           &MakeNorm<T>, &MakePooling<T>, &MakeMovement<T>}) {
+                           &MakeNorm<T>, &MakePooling<T>, &MakeMovement<T>, &MakeAttention<T>}) {
     if (RuleOf<T> rule = make(with)) return rule;
   }
   with.Refuse(fmt::format("operator {} has no gradient", node.op_type()));

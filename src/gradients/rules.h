@@ -49,6 +49,8 @@ RuleOf<T> MakeNorm(const RuleNode& node);
 template <typename T>
 RuleOf<T> MakePooling(const RuleNode& node);
 template <typename T>
+RuleOf<T> MakeAttention(const RuleNode& node);
+template <typename T>
 RuleOf<T> MakeMovement(const RuleNode& node);
 
 // Returns an axis counted from the start. Throws Error(kInvalidArgument) if there is none.

@@ -209,6 +209,27 @@ INSTANTIATE_TEST_SUITE_P(
         RuleCase{"y = ReduceSum(a, axes)", "float[2,3,4] a", "int64[2] axes = {0, -1}"}));
 
 INSTANTIATE_TEST_SUITE_P(
+    Attention, RulesTest,
+    testing::Values(
+        RuleCase{"y = com.microsoft.GroupQueryAttention<num_heads=4, kv_num_heads=2, do_rotary=1>"
+                 "(q, k, v, , , n, t, cos, sin)",
+                 "float[2,3,16] q, float[2,3,8] k, float[2,3,8] v",
+                 "int32[2] n = {2, 2}, int32 t = {3}, float[3,2] cos = {1.0, 1.0, 0.5, 0.9, -0.4, "
+                 "0.6}, float[3,2] sin = {0.0, 0.0, 0.8, 0.1, 0.9, 0.7}"},
+        // In pairs side by side, keys and values behind the queries.
+        RuleCase{"y = com.microsoft.GroupQueryAttention<num_heads=2, kv_num_heads=1, do_rotary=1, "
+                 "rotary_interleaved=1, scale=0.7>(q, , , , , n, t, cos, sin)",
+                 "float[1,3,24] q",
+                 "int32[1] n = {2}, int32 t = {3}, float[3,2] cos = {1.0, 1.0, 0.5, 0.9, -0.4, "
+                 "0.6}, float[3,2] sin = {0.0, 0.0, 0.8, 0.1, 0.9, 0.7}"},
+        // Behind a cache, and with a window.
+        RuleCase{"y, pk, pv = com.microsoft.GroupQueryAttention<num_heads=2, kv_num_heads=2, "
+                 "local_window_size=2>(q, k, v, ck, cv, n, t)",
+                 "float[1,2,6] q, float[1,2,6] k, float[1,2,6] v",
+                 "float[1,2,1,3] ck = {0.5, 1.0, -1.0, 0.2, 0.4, 0.1}, float[1,2,1,3] cv = {0.1, "
+                 "-0.3, 0.6, 0.7, 1.0, 0.2}, int32[1] n = {2}, int32 t = {3}"}));
+
+INSTANTIATE_TEST_SUITE_P(
     Pooling, RulesTest,
     testing::Values(RuleCase{"y = GlobalAveragePool(a)", "float[2,3,4,5] a"},
                     RuleCase{

@@ -128,6 +128,13 @@ void PackedMatrix::Pack(size_t rows, size_t depth, const MatrixView& matrix) {
   for (size_t first = 0; first < rows; first += kTileRows, out += kTileRows * depth) {
     const size_t count = std::min(kTileRows, rows - first);
     if (count < kTileRows) std::fill_n(out, kTileRows * depth, 0.0F);
+    if (matrix.row_stride == 1) {  // a turned matrix, whose columns lie in a row
+      for (size_t k = 0; k < depth; ++k) {
+        const float* const column = matrix.data + first + k * matrix.column_stride;
+        for (size_t i = 0; i < count; ++i) out[k * kTileRows + i] = column[i];
+      }
+      continue;
+    }
     for (size_t i = 0; i < count; ++i) {
       const float* const row = matrix.data + (first + i) * matrix.row_stride;
       for (size_t k = 0; k < depth; ++k) out[k * kTileRows + i] = row[k * matrix.column_stride];
