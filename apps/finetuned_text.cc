@@ -54,7 +54,7 @@ std::string DescribeNetwork(const std::optional<finetune::NetworkValidation>& va
   if (network.num_lost_runs > 0) {
     return fmt::format(
         "  network:     what was learned gives NaN or infinity in {} runs where the float model "
-        "gives numbers, so {}\n",
+        "gives numbers, so {} stays as it was\n",
         network.num_lost_runs, whole);
   }
   if (network.num_runs == 0) {
@@ -101,7 +101,7 @@ std::string DescribeBlocks(const finetune::TunedBlocks& learned) {
   if (learned.num_resumed > 0) {
     text += fmt::format(" ({} were in the journal of a stopped run)", learned.num_resumed);
   }
-  return text + "\n" + DescribeNetwork(learned.network, "every block stays as it was");
+  return text + "\n" + DescribeNetwork(learned.network, "every block");
 }
 
 }  // namespace
@@ -129,7 +129,7 @@ std::string DescribeFinetuning(const finetune::FinetuneReport& report) {
   if (report.num_resumed > 0) {
     text += fmt::format(" ({} were in the journal of a stopped run)", report.num_resumed);
   }
-  return text + "\n" + DescribeNetwork(report.network, "every layer stays as rounded") +
+  return text + "\n" + DescribeNetwork(report.network, "every layer") +
          DescribeMissingValidation(report) + blocks;
 }
 

@@ -53,7 +53,7 @@ std::vector<FloatArray> OutputsOf(gradients::Block<float>& block, const BlockBat
   return outputs;
 }
 
-// Appends the rows of an array to another.
+// Appends the rows of an array to another. One number without dimensions is the same for all.
 void Stack(const FloatArray& more, FloatArray& to) {
   if (to.dims.empty()) {
     to = more;
@@ -63,14 +63,11 @@ void Stack(const FloatArray& more, FloatArray& to) {
   to.values.insert(to.values.end(), more.values.begin(), more.values.end());
 }
 
-bool CanStack(const BlockSample& a, const BlockSample& b) {
-  const auto fit = [](const std::vector<FloatArray>& left, const std::vector<FloatArray>& right) {
-    for (size_t i = 0; i < left.size(); ++i) {
-      if (left[i].dims.empty() || left[i].dims != right[i].dims) return false;
-    }
-    return true;
-  };
-  return fit(a.inputs, b.inputs) && fit(a.outputs, b.outputs);
+bool CanStack(std::span<const FloatArray> a, std::span<const FloatArray> b) {
+  for (size_t i = 0; i < a.size(); ++i) {
+    if (a[i].dims != b[i].dims || (a[i].dims.empty() && a[i].values != b[i].values)) return false;
+  }
+  return true;
 }
 
 BlockBatch StackedOf(const std::vector<BlockBatch>& parts) {
@@ -97,7 +94,11 @@ BlockBatches::BlockBatches(gradients::Block<float>& block, const BlockSamples& s
   const BlockSample first = samples.read(samples.training.front());
   const BlockSample last = samples.read(samples.training.back());
   TryCrop(block, first);
-  if (samples.training.size() < 2 || !CanStack(first, last)) return;
+  if (samples.training.size() < 2 || !CanStack(first.inputs, last.inputs) ||
+      !CanStack(first.outputs, last.outputs) ||
+      std::ranges::any_of(first.outputs, [](const FloatArray& y) { return y.dims.empty(); })) {
+    return;
+  }
   const BlockBatch a{first.inputs, first.outputs, {}};
   const BlockBatch b{last.inputs, last.outputs, {}};
   std::vector<FloatArray> alone = OutputsOf(block, a);
@@ -185,10 +186,7 @@ std::vector<BlockBatch> BlockBatches::Read(std::span<const size_t> runs,
   for (const size_t run : runs) parts.push_back(Cropped(samples_.read(run), random));
   if (!is_stacked_ || parts.empty()) return parts;
   const auto fits = [&](const BlockBatch& part) {
-    for (size_t i = 0; i < part.inputs.size(); ++i) {
-      if (part.inputs[i].dims != parts[0].inputs[i].dims) return false;
-    }
-    return part.counts.size() == parts[0].counts.size();
+    return CanStack(part.inputs, parts[0].inputs) && part.counts.size() == parts[0].counts.size();
   };
   if (!std::ranges::all_of(parts, fits)) return parts;
   std::vector<BlockBatch> stacked;

@@ -15,10 +15,21 @@ namespace {
 using calibrate::TensorFiles;
 using gradients::Segment;
 
+// Whole numbers, such as the lengths of texts, become floats.
 gradients::Array<float> ArrayOf(const Tensor& tensor) {
   gradients::Array<float> array;
   array.Reshape(tensor.dims);
-  std::ranges::copy(tensor.values<float>(), array.values.begin());
+  const auto copy = [&](const auto& values) {
+    std::ranges::transform(values, array.values.begin(),
+                           [](auto value) { return static_cast<float>(value); });
+  };
+  if (tensor.type == DataType::kInt32) {
+    copy(tensor.values<int32_t>());
+  } else if (tensor.type == DataType::kInt64) {
+    copy(tensor.values<int64_t>());
+  } else {
+    copy(tensor.values<float>());
+  }
   return array;
 }
 

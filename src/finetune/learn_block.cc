@@ -58,11 +58,11 @@ class AdamMoments {
 // A weight W + V * step, and its rounding.
 class LearningWeight {
  public:
-  LearningWeight(BlockWeight& weight, ThreadPool& pool)
+  LearningWeight(BlockWeight& weight, BlockOptimizer optimizer, ThreadPool& pool)
       : weight_(weight),
         moves_(weight.wanted.size()),
         steps_(weight.wanted.size()),
-        moments_(weight.learns ? weight.wanted.size() : 0) {
+        moments_(weight.learns && optimizer == BlockOptimizer::kAdam ? weight.wanted.size() : 0) {
     ForElements(pool, [&](size_t i) {
       steps_[i] = static_cast<float>(weight_.grid.StepAt(i, double{weight_.wanted[i]}));
     });
@@ -84,6 +84,18 @@ class LearningWeight {
     ForElements(pool, [&](size_t i) {
       values[i] = steps_[i] == 0 ? weight_.grid.Round(i, ValueOf(i))
                                  : weight_.grid.RoundSoftly(i, ValueOf(i), sharpness);
+    });
+  }
+
+  // Moves all weights by `rate`, down the sign of their gradients.
+  void LearnBySigns(const std::vector<float>& gradient, const std::vector<float>& values,
+                    double rate, ThreadPool& pool) {
+    ForElements(pool, [&](size_t i) {
+      const double size = double{steps_[i]};
+      const bool is_saturated = std::abs(double{values[i]} - ValueOf(i)) > size;
+      if (size == 0 || gradient[i] == 0 || is_saturated) return;
+      const double move = double{moves_[i]} + (gradient[i] < 0 ? rate : -rate);
+      moves_[i] = static_cast<float>(std::clamp(move, -0.5, 0.5));
     });
   }
 
@@ -150,7 +162,7 @@ class BlockLearner {
                const std::vector<std::string>& biases, const BlockSamples& samples,
                const LearnBlockOptions& options, ThreadPool& pool)
       : block_(block), samples_(samples), options_(options), pool_(pool) {
-    for (BlockWeight& weight : weights) weights_.emplace_back(weight, pool);
+    for (BlockWeight& weight : weights) weights_.emplace_back(weight, options.optimizer, pool);
     for (const std::string& name : biases) {
       biases_.push_back({name, 0, AdamMoments(block.Constant(name).size())});
     }
@@ -194,6 +206,7 @@ class BlockLearner {
   }
 
  private:
+  bool MovesBySigns() const { return options_.optimizer == BlockOptimizer::kSigns; }
   void RoundAll() {
     for (LearningWeight& weight : weights_) {
       weight.Round(block_.Constant(weight.weight().name).values, pool_);
@@ -202,6 +215,7 @@ class BlockLearner {
 
   // Gives the block the weights of a step.
   void RoundFor(size_t step) {
+    if (MovesBySigns()) return RoundAll();
     const double part =
         static_cast<double>(step) / (kSoftShare * static_cast<double>(options_.num_steps));
     if (part >= 1) return RoundAll();
@@ -243,10 +257,14 @@ class BlockLearner {
     return sum;
   }
 
-  // Calls run(element, 1 or 0) for the elements of an output.
+  // Calls run(element, weight) for the elements of an output. Weights are 1 or 0, or those of
+  // positions.
   template <typename Run>
-  static void ForDifferences(const BlockBatch& batch, size_t output, const Run& run) {
+  void ForDifferences(const BlockBatch& batch, size_t output, const Run& run) const {
     const gradients::Array<float>& wanted = batch.outputs[output];
+    if (options_.weighs_positions && batch.counts.empty() && !wanted.dims.empty()) {
+      return ForPositions(wanted, run);
+    }
     if (batch.counts.empty()) {
       for (size_t i = 0; i < wanted.size(); ++i) run(i, 1.0);
       return;
@@ -257,6 +275,21 @@ class BlockLearner {
     for (size_t i = 0; i < wanted.size(); ++i) {
       const size_t sample = i / plane / channels;
       run(i, double{batch.counts[sample * plane + i % plane]});
+    }
+  }
+
+  // Weighs the elements of a position by one over their mean square.
+  template <typename Run>
+  static void ForPositions(const gradients::Array<float>& wanted, const Run& run) {
+    const auto length = static_cast<size_t>(wanted.dims.back());
+    for (size_t first = 0; first < wanted.size(); first += length) {
+      double square = std::numeric_limits<double>::min();
+      for (size_t i = first; i < first + length; ++i) {
+        square += double{wanted.values[i]} * double{wanted.values[i]};
+      }
+      for (size_t i = first; i < first + length; ++i) {
+        run(i, static_cast<double>(length) / square);
+      }
     }
   }
 
@@ -279,7 +312,11 @@ class BlockLearner {
     for (size_t i = 0; i < weights_.size(); ++i) {
       if (!weights_[i].weight().learns) continue;
       const std::vector<float>& values = block_.Constant(weights_[i].weight().name).values;
-      weights_[i].Learn(of_weights[i], values, step, kWeightRate * rate, pool_);
+      if (MovesBySigns()) {
+        weights_[i].LearnBySigns(of_weights[i], values, SignRate(step), pool_);
+      } else {
+        weights_[i].Learn(of_weights[i], values, step, kWeightRate * rate, pool_);
+      }
     }
     for (size_t i = 0; i < biases_.size(); ++i) {
       std::vector<float>& values = block_.Constant(biases_[i].name).values;
@@ -292,6 +329,12 @@ class BlockLearner {
     return signal > 0 ? sum / signal : 0.0;
   }
 
+  // Falls from one over the number of steps to nothing: all moves together are half a step.
+  double SignRate(size_t step) const {
+    const auto steps = static_cast<double>(options_.num_steps);
+    return (1 - static_cast<double>(step) / steps) / steps;
+  }
+
   void Add(const std::string& name, std::vector<float>& sum) const {
     const std::vector<float>& gradient = block_.Gradient(name).values;
     if (sum.empty()) {
@@ -302,7 +345,7 @@ class BlockLearner {
   }
 
   // Returns the sum of squares of what counts of the outputs, about their mean.
-  static double SignalOf(const BlockBatch& batch) {
+  double SignalOf(const BlockBatch& batch) const {
     double signal = 0;
     for (size_t k = 0; k < batch.outputs.size(); ++k) {
       double sum = 0;
@@ -349,12 +392,16 @@ class BlockLearner {
 
   // Biases move in parts of what they are added to, which the outputs stand for.
   void SetBiasRates() {
+    const BlockSample sample = samples_.read(samples_.training.front());
+    const BlockBatch batch{sample.inputs, sample.outputs, {}};
     double square = 0;
     double count = 0;
-    const BlockSample sample = samples_.read(samples_.training.front());
-    for (const gradients::Array<float>& output : sample.outputs) {
-      for (const float value : output.values) square += double{value} * double{value};
-      count += static_cast<double>(output.size());
+    for (size_t k = 0; k < batch.outputs.size(); ++k) {
+      ForDifferences(batch, k, [&](size_t i, double weight) {
+        const double value = double{batch.outputs[k].values[i]};
+        square += weight * value * value;
+        count += weight;
+      });
     }
     const double size = count > 0 ? std::sqrt(square / count) : 0.0;
     for (LearningBias& bias : biases_) bias.rate = kBiasRate * size;

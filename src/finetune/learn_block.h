@@ -40,9 +40,19 @@ struct BlockSamples {
   std::vector<size_t> training, validation;  // runs; validation may be that of training
 };
 
+// How weights move. Biases always move by Adam.
+enum class BlockOptimizer {
+  kAdam,   // Kingma and Ba, 2015; weights are rounded more and more
+  kSigns,  // all by one rate, along the sign of their gradient; weights are always rounded
+};
+
 struct LearnBlockOptions {
   size_t num_steps = 100;
   size_t batch_size = 16;
+  BlockOptimizer optimizer = BlockOptimizer::kAdam;
+  // Errors count as shares of the mean square of their position: the last dimension of an output.
+  // So a norm behind the block sees them.
+  bool weighs_positions = false;
   uint64_t seed = 0;
   std::function<void(size_t step, double loss)> progress = {};
 };

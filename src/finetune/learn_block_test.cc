@@ -60,8 +60,12 @@ class TwoLayers {
     }
   }
 
-  LearnedBlock Learn(size_t steps = 60) {
-    return LearnBlock(*block_, weights_, {"c"}, samples_, {.num_steps = steps, .batch_size = 8},
+  LearnedBlock Learn(size_t steps = 60, bool is_for_norm = false) {
+    return LearnBlock(*block_, weights_, {"c"}, samples_,
+                      {.num_steps = steps,
+                       .batch_size = 8,
+                       .optimizer = is_for_norm ? BlockOptimizer::kSigns : BlockOptimizer::kAdam,
+                       .weighs_positions = is_for_norm},
                       pool_);
   }
   gradients::Block<float>& block() { return *block_; }
@@ -124,6 +128,33 @@ TEST(LearnBlock, MovesFewerWeightsThatDecay) {
   ASSERT_TRUE(with.is_better);
   EXPECT_LT(static_cast<double>(NumMoved(held.weights(), with)),
             0.7 * static_cast<double>(NumMoved(free.weights(), without)));
+}
+
+TEST(LearnBlock, MovesBySignsAndWeighsPositions) {
+  for (const char* const format : {"mxfp4_e2m1", "int4"}) {
+    SCOPED_TRACE(format);
+    TwoLayers layers(kMlp, {32, 32}, {24, 32}, format, 64);
+    // One position of each sample is far larger, as the first one of a text is in many decoders.
+    for (BlockSample& run : layers.runs()) {
+      for (size_t i = 0; i < 32; ++i) run.inputs[0].values[i] *= 100;
+      layers.block().Input(0) = run.inputs[0];
+      for (const BlockWeight& weight : layers.weights()) {
+        layers.block().Constant(weight.name).values = weight.wanted;
+      }
+      layers.block().Forward();
+      run.outputs[0] = layers.block().Output(0);
+    }
+    const LearnedBlock by_signs = layers.Learn(40, true);
+    ASSERT_TRUE(by_signs.is_better);
+    EXPECT_LT(by_signs.after.validation, 0.9 * by_signs.before.validation);
+    for (const BlockWeight& weight : layers.weights()) {
+      const std::vector<float>& values = by_signs.weights.at(weight.name).values;
+      for (size_t i = 0; i < values.size(); ++i) {
+        const double step = weight.grid.StepAt(i, double{weight.wanted[i]});
+        EXPECT_LE(std::abs(values[i] - weight.wanted[i]), 1.01 * step);
+      }
+    }
+  }
 }
 
 TEST(WeightGrid, RoundsMoreAndMore) {

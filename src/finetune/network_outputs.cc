@@ -96,11 +96,15 @@ bool IsFloat(const Tensor& tensor) {
 }  // namespace
 
 NetworkOutputs::NetworkOutputs(const graph::Model& float_model, data::Source& source,
-                               const GatherOptions& options)
+                               const GatherOptions& options, bool with_caches)
     : float_model_(float_model), source_(source), options_(options) {
+  std::vector<std::string> caches;
   for (const std::string& output : float_model.OutputNames()) {
-    if (float_model.Producer(output)) outputs_.push_back(output);
+    if (!float_model.Producer(output)) continue;
+    const bool is_apart = !with_caches && KindOf(output, float_model) == OutputKind::kCache;
+    (is_apart ? caches : outputs_).push_back(output);
   }
+  if (outputs_.empty()) outputs_ = std::move(caches);
 }
 
 size_t NetworkOutputs::Run(const graph::Model& model, const std::function<bool(size_t run)>& counts,

@@ -18,9 +18,10 @@ namespace bitpress::finetune {
 
 class NetworkOutputs {
  public:
-  // Runs nothing yet. Model and source must outlive the object.
+  // Runs nothing yet. Model and source must outlive the object. Without caches those of a decoder
+  // are compared only if it has no other outputs.
   NetworkOutputs(const graph::Model& float_model, data::Source& source,
-                 const GatherOptions& options);
+                 const GatherOptions& options, bool with_caches = true);
 
   // Returns the errors of `quantized` against the float model, one element for each run. It is
   // empty for runs, counted from 1 on, for which `counts` is false, or was in the first call, and

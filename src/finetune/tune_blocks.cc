@@ -15,6 +15,8 @@
 #include "finetune/network_outputs.h"
 #include "finetune/network_parts.h"
 #include "gradients/find_blocks.h"
+#include "gradients/separate_sums.h"
+#include "ops/kv_caches.h"
 #include "weights/pair_rules.h"
 
 namespace bitpress::finetune {
@@ -30,11 +32,23 @@ constexpr double kMostFromRounded = 0.4;
 // Loshchilov and Hutter, 2019), so that a weight changes only where the gradients of many batches
 // agree: by this share of the rate where it has as many inputs as a fifth of its positions.
 constexpr double kMostDecay = 2, kPositionsOfInput = 5;
+// A product with more outputs, that of a vocabulary, does not learn alone: its loss is the
+// quadratic form that the other passes have, and its gradients take as long as those of half a
+// decoder.
+constexpr int64_t kMostOutputsAlone = 16384;
+// The steps by signs as a share of those by Adam, and the positions of a step.
+constexpr double kStepsBySigns = 0.4;
+constexpr int64_t kPositionsOfStep = 1024;
 // Fewer runs than four times the share that is held back leave one in so many for validation.
 constexpr size_t kLeastHeldBackRuns = 4;
 
 // The name of a layer's record in the journal, beside that of an earlier pass.
 std::string RecordOf(const std::string& weight) { return weight + " (blocks)"; }
+
+Model WithSeparateSums(Model model) {
+  gradients::SeparateSums(model);
+  return model;
+}
 
 class BlockTuner {
  public:
@@ -42,16 +56,17 @@ class BlockTuner {
              data::Source& source, const FinetuneOptions& options, const std::string& key,
              ThreadPool& pool)
       : model_(model),
-        float_model_(float_model),
+        float_model_(WithSeparateSums(float_model.Clone())),
         resolved_(resolved),
         source_(source),
         options_(options),
         key_(key),
         pool_(pool),
-        index_(float_model),
+        index_(float_model_),
+        has_caches_(!ops::FindKvCaches(float_model_).empty()),
         first_model_(model.Clone()),
         first_scales_(resolved.weight_scales),
-        pair_rules_(resolved.plan, float_model, resolved.channels) {}
+        pair_rules_(resolved.plan, float_model_, resolved.channels) {}
 
   TunedBlocks Run() {
     FindLearningLayers();
@@ -75,12 +90,15 @@ class BlockTuner {
       return std::move(result_);
     }
     for (size_t i = 0; i < segments.size(); ++i) {
-      Report(segments, i, 0, "");
+      Report(segments, i, 0, 1, "");
+      const bool learns = Learns(segments[i]);
+      if (!learns && i + 1 == segments.size()) break;  // nothing reads what it gives
       values.RunFloat(segments[i]);
-      if (segments[i].is_block() && HasFloatInputs(segments[i])) {
+      if (learns) {
         Learn(segments, i, values, journal);
-      } else if (i + 1 < segments.size()) {
-        values.RunQuantized(segments[i], Simulated(model_.Clone(), resolved_, pool_));
+      } else {
+        values.RunQuantized(segments[i],
+                            WithSeparateSums(Simulated(model_.Clone(), resolved_, pool_)));
       }
       values.Forget(i);
     }
@@ -91,13 +109,15 @@ class BlockTuner {
 
  private:
   std::string Key(const graph::Node& node) const { return index_.KeyOf(node); }
-  // Progress counts the steps of all segments, so that its rate tells the time that is left.
-  void Report(std::span<const Segment> segments, size_t segment, size_t step,
+  // Progress counts steps, of which all segments have the same number here, so that its rate tells
+  // the time that is left.
+  void Report(std::span<const Segment> segments, size_t segment, size_t step, size_t num_steps,
               const std::string& loss) const {
     if (!options_.gather.progress) return;
     options_.gather.progress(
         fmt::format("learn blocks: {} of {}{}", segment + 1, segments.size(), loss),
-        segment * options_.num_steps + step, segments.size() * options_.num_steps);
+        segment * options_.num_steps + step * options_.num_steps / num_steps,
+        segments.size() * options_.num_steps);
   }
 
   void FindLearningLayers() {
@@ -121,10 +141,28 @@ class BlockTuner {
     }
   }
 
-  bool HasFloatInputs(const Segment& segment) const {
-    return std::ranges::all_of(segment.inputs, [&](const std::string& value) {
-      return float_model_.InfoOf(value).type == DataType::kFloat;
-    });
+  // Returns why a segment with layers does not learn; "" if it does.
+  std::string WhyNot(const Segment& segment) const {
+    if (!segment.reason.empty()) return "in its block, " + segment.reason;
+    for (const std::string& value : segment.inputs) {
+      const DataType type = float_model_.InfoOf(value).type;
+      if (type != DataType::kFloat && type != DataType::kInt32 && type != DataType::kInt64) {
+        return "its block reads values that are no FLOAT and no whole numbers";
+      }
+    }
+    if (segment.num_layers != 1) return "";
+    for (const graph::Node& node : segment.part.nodes) {
+      const auto layer = layers_of_.find(Key(node));
+      if (layer != layers_of_.end() && layer->second->num_outputs() > kMostOutputsAlone) {
+        return "it is alone in its block and has very many outputs, where gptq and adaquant find "
+               "as "
+               "much in less time";
+      }
+    }
+    return "";
+  }
+  bool Learns(const Segment& segment) const {
+    return segment.num_layers > 0 && WhyNot(segment).empty();
   }
 
   // One run in some is for validation. If none is held back, the training runs validate themselves.
@@ -143,14 +181,16 @@ class BlockTuner {
   void SayWhatStays(std::span<const Segment> segments) {
     std::set<std::string> said;
     for (const Segment& segment : segments) {
-      if (segment.is_block() && HasFloatInputs(segment)) continue;
+      if (segment.num_layers == 0) continue;
+      const std::string why = WhyNot(segment);
+      if (why.empty()) continue;
       for (const graph::Node& node : segment.part.nodes) {
         const auto layer = layers_of_.find(Key(node));
         if (layer == layers_of_.end() || !said.insert(layer->second->weight).second) continue;
-        result_.left_out.emplace_back(layer->second->weight,
-                                      segment.reason.empty()
-                                          ? "its block reads values that are no FLOAT"
-                                          : "in its block, " + segment.reason);
+        result_.left_out.emplace_back(
+            layer->second->weight,
+            segment.reason.empty() ? "its block reads values that are no FLOAT and no whole numbers"
+                                   : "in its block, " + segment.reason);
       }
     }
     for (const TunedBlockReport& block : result_.blocks) {
@@ -293,13 +333,12 @@ class BlockTuner {
       SetDecay(parts, values.Float(segment.part.outputs.front(), training_.front()).size());
       const BlockSamples samples{[&](size_t run) { return SampleOf(segment, block, values, run); },
                                  training_, validation_};
+      const size_t num_steps = NumStepsOf(segment);
       const auto progress = [&](size_t step, double loss) {
-        Report(segments, i, step, fmt::format(", loss {:.3g}", loss));
+        Report(segments, i, step, num_steps, fmt::format(", loss {:.3g}", loss));
       };
-      LearnedBlock found = LearnBlock(
-          block, parts.weights, parts.biases, samples,
-          {.num_steps = options_.num_steps, .seed = options_.gather.seed, .progress = progress},
-          pool_);
+      LearnedBlock found = LearnBlock(block, parts.weights, parts.biases, samples,
+                                      OptionsOf(segment, samples, progress), pool_);
       AddTo(journal, parts, found, report);
       Take(parts, std::move(found), block);
     }
@@ -314,6 +353,36 @@ class BlockTuner {
         values.PutQuantized(segment.part.outputs[k], run, block.Output(k));
       }
     }
+  }
+
+  // Returns whether the network is a decoder and a norm reads what the block gives.
+  bool IsOfDecoder(const Segment& segment) const {
+    const std::vector<graph::Use> uses = float_model_.Uses(segment.part.outputs.front());
+    return has_caches_ && std::ranges::any_of(uses, [](const graph::Use& use) {
+             return gradients::IsNorm(use.node);
+           });
+  }
+  size_t NumStepsOf(const Segment& segment) const {
+    if (!IsOfDecoder(segment)) return options_.num_steps;
+    return std::max<size_t>(
+        1, static_cast<size_t>(kStepsBySigns * static_cast<double>(options_.num_steps)));
+  }
+
+  LearnBlockOptions OptionsOf(const Segment& segment, const BlockSamples& samples,
+                              std::function<void(size_t, double)> progress) const {
+    LearnBlockOptions options{.num_steps = NumStepsOf(segment),
+                              .seed = options_.gather.seed,
+                              .progress = std::move(progress)};
+    if (!IsOfDecoder(segment)) return options;
+    options.optimizer = BlockOptimizer::kSigns;
+    options.weighs_positions = true;
+    const gradients::Array<float> output = samples.read(training_.front()).outputs.front();
+    const int64_t length = output.dims.empty() ? 1 : output.dims.back();
+    const auto positions = static_cast<int64_t>(output.size()) / std::max<int64_t>(length, 1);
+    options.batch_size =
+        static_cast<size_t>(std::clamp<int64_t>(kPositionsOfStep / std::max<int64_t>(positions, 1),
+                                                1, static_cast<int64_t>(options.batch_size)));
+    return options;
   }
 
   static BlockSample SampleOf(const Segment& segment, const gradients::Block<float>& block,
@@ -418,7 +487,9 @@ class BlockTuner {
     options.stage = "validate the network";
     const std::set<size_t> held_back(validation_.begin(), validation_.end());
     const auto validates = [&](size_t run) { return held_back.contains(run - 1); };
-    NetworkOutputs wanted(float_model_, source_, options);
+    // Blocks teach what attention makes of keys and values, not these, and the later positions of a
+    // sample have read them.
+    NetworkOutputs wanted(float_model_, source_, options, /*with_caches=*/false);
     plan::ResolvedPlan first = resolved_;
     first.weight_scales = first_scales_;
     const std::vector<OutputErrors> before =
@@ -437,13 +508,14 @@ class BlockTuner {
   }
 
   Model& model_;
-  const Model& float_model_;
+  const Model float_model_;
   plan::ResolvedPlan& resolved_;
   data::Source& source_;
   const FinetuneOptions& options_;
   const std::string& key_;
   ThreadPool& pool_;
   plan::NodeIndex index_;
+  const bool has_caches_;
   const Model first_model_;
   const plan::WeightScaleTable first_scales_;
   weights::PairRules pair_rules_;

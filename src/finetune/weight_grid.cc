@@ -166,18 +166,21 @@ float WeightGrid::RoundTo(double unit, size_t element, double x) const {
     return static_cast<float>(RoundToEven(code) * unit);
   }
   const double magnitude = std::min(std::abs(x) / unit, largest_);
-  const double step = StepTo(unit, x) / unit;
-  return static_cast<float>(
-      std::copysign(std::min(RoundToEven(magnitude / step) * step, largest_) * unit, x));
+  const int exponent = StepExponentOf(magnitude);
+  const double rounded = RoundToEven(magnitude * PowerOfTwo(-exponent)) * PowerOfTwo(exponent);
+  return static_cast<float>(std::copysign(std::min(rounded, largest_) * unit, x));
+}
+
+int WeightGrid::StepExponentOf(double magnitude) const {
+  const int exponent = magnitude < PowerOfTwo(min_exponent_)
+                           ? min_exponent_
+                           : std::min(ExponentOf(magnitude), max_exponent_);
+  return exponent - mantissa_bits_;
 }
 
 double WeightGrid::StepTo(double unit, double x) const {
   if (!has_float_elements_) return std::abs(unit);
-  const double magnitude = std::min(std::abs(x) / unit, largest_);
-  const int exponent = magnitude < PowerOfTwo(min_exponent_)
-                           ? min_exponent_
-                           : std::min(ExponentOf(magnitude), max_exponent_);
-  return PowerOfTwo(exponent - mantissa_bits_) * unit;
+  return PowerOfTwo(StepExponentOf(std::min(std::abs(x) / unit, largest_))) * unit;
 }
 
 float WeightGrid::Round(size_t element, double x) const {

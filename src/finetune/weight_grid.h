@@ -104,6 +104,8 @@ class WeightGrid {
   float ScaledBy(float scale, double factor) const;
   float RoundTo(double unit, size_t element, double x) const;
   double StepTo(double unit, double x) const;
+  // Returns the exponent of the step of a float element, in units of its scale.
+  int StepExponentOf(double magnitude) const;
   void FitBlocks(std::span<const float> values, ThreadPool& pool);
   void UseParams();
   int32_t CodeOf(size_t element, float value) const;

@@ -1,5 +1,6 @@
 """Fine-tuning learns weights from samples that are closer to the float model than rounding to nearest."""
 
+import json
 import re
 import resource
 import signal
@@ -11,7 +12,7 @@ import onnx
 import pytest
 from models import smooth_images as images
 from models import sqnr_db
-from onnx import helper, numpy_helper
+from onnx import TensorProto, helper, numpy_helper
 
 NUM_SAMPLES = 32  # the fewest of which some are held back for validation
 
@@ -156,6 +157,43 @@ def test_blocks_run_behind_operators_whose_types_are_not_known(tmp_path, make_ne
     samples = rng.standard_normal((NUM_SAMPLES, 1, 8, 64)).astype(np.float32)
     network = make_network(tmp_path, model, samples, {"x": samples[:8, 0]})
     network.check("--config MX6_BLOCKS --as-is --set finetune_steps=10")
+
+
+def test_blocks_of_a_decoder_with_fused_operators(tmp_path, make_network):
+    """Attention is a block, MLP and head are one: the sums inside SkipSimplifiedLayerNormalization are where they are cut."""
+    rng = np.random.default_rng(6)
+    node = helper.make_node
+    shapes = {"q_w": (64, 64), "k_w": (64, 32), "v_w": (64, 32), "o_w": (64, 64), "up_w": (64, 128), "down_w": (128, 64), "head_w": (64, 16)}
+    constants = {name: (rng.standard_normal(shape) / np.sqrt(shape[0])).astype(np.float32) for name, shape in shapes.items()}
+    angles = np.arange(16)[:, None] / 100 ** (np.arange(8) / 8)
+    constants |= {"norm": np.ones(64, np.float32), "cos": np.cos(angles).astype(np.float32), "sin": np.sin(angles).astype(np.float32),
+                  "first": np.array([0]), "second": np.array([1]), "one": np.array(1)}
+
+    def skip(inputs, outputs, name):
+        return node("SkipSimplifiedLayerNormalization", [*inputs, "norm"], outputs, name, domain="com.microsoft")
+
+    nodes = [
+        node("Shape", ["x"], ["shape"]), node("Gather", ["shape", "one"], ["length"]), node("Sub", ["length", "one"], ["last"]),
+        node("Slice", ["shape", "first", "second"], ["rows"]), node("Expand", ["last", "rows"], ["lasts"]),
+        node("Cast", ["lasts"], ["lengths"], to=TensorProto.INT32), node("Cast", ["length"], ["total"], to=TensorProto.INT32),
+        node("LayerNormalization", ["x", "norm"], ["n"], "norm1", axis=-1),
+        *(node("MatMul", ["n", f"{part}_w"], [part], part) for part in "qkv"),
+        node("GroupQueryAttention", ["q", "k", "v", "", "", "lengths", "total", "cos", "sin"], ["a", "present.key", "present.value"], "attention",
+             domain="com.microsoft", num_heads=4, kv_num_heads=2, do_rotary=1),
+        node("MatMul", ["a", "o_w"], ["o"], "o"), skip(["o", "x"], ["m", "", "", "sum"], "norm2"), node("MatMul", ["m", "up_w"], ["u"], "up"),
+        node("Sigmoid", ["u"], ["s"], "sigmoid"), node("Mul", ["u", "s"], ["g"], "silu"), node("MatMul", ["g", "down_w"], ["d"], "down"),
+        skip(["d", "sum"], ["l"], "norm3"), node("MatMul", ["l", "head_w"], ["y"], "head")]
+    model = models.make_model(nodes, [("x", ["N", 8, 64])], [("y", ["N", 8, 16])], constants)
+    model.opset_import.append(helper.make_opsetid("com.microsoft", 1))
+    samples = rng.standard_normal((NUM_SAMPLES, 1, 8, 64)).astype(np.float32)
+    network = make_network(tmp_path, model, samples, {"x": samples[:8, 0]})
+    rounded = "--config MXFP4E2M1 --activations none"
+    learned = f"{rounded} --finetune blocks --set finetune_steps=30"
+    network.quantized(f"{learned} --json {tmp_path / 'report.json'}")
+    blocks = json.loads((tmp_path / "report.json").read_text())["finetuning"]["blocks"]
+    assert [len(block["weights"]) for block in blocks] == [4, 3] and all(block["is_tuned"] for block in blocks)
+    assert network.sqnr(learned) > network.sqnr(rounded) + 2
+    assert network.bytes(f"{learned} --threads 1") == network.bytes(f"{learned} --threads 3")
 
 
 LEARNED = "--config MX6_ADAQUANT --threads 3"
