@@ -257,14 +257,10 @@ class BlockLearner {
     return sum;
   }
 
-  // Calls run(element, weight) for the elements of an output. Weights are 1 or 0, or those of
-  // positions.
+  // Calls run(element, 1 or 0) for the elements of an output.
   template <typename Run>
-  void ForDifferences(const BlockBatch& batch, size_t output, const Run& run) const {
+  static void ForDifferences(const BlockBatch& batch, size_t output, const Run& run) {
     const gradients::Array<float>& wanted = batch.outputs[output];
-    if (options_.weighs_positions && batch.counts.empty() && !wanted.dims.empty()) {
-      return ForPositions(wanted, run);
-    }
     if (batch.counts.empty()) {
       for (size_t i = 0; i < wanted.size(); ++i) run(i, 1.0);
       return;
@@ -275,21 +271,6 @@ class BlockLearner {
     for (size_t i = 0; i < wanted.size(); ++i) {
       const size_t sample = i / plane / channels;
       run(i, double{batch.counts[sample * plane + i % plane]});
-    }
-  }
-
-  // Weighs the elements of a position by one over their mean square.
-  template <typename Run>
-  static void ForPositions(const gradients::Array<float>& wanted, const Run& run) {
-    const auto length = static_cast<size_t>(wanted.dims.back());
-    for (size_t first = 0; first < wanted.size(); first += length) {
-      double square = std::numeric_limits<double>::min();
-      for (size_t i = first; i < first + length; ++i) {
-        square += double{wanted.values[i]} * double{wanted.values[i]};
-      }
-      for (size_t i = first; i < first + length; ++i) {
-        run(i, static_cast<double>(length) / square);
-      }
     }
   }
 
@@ -345,7 +326,7 @@ class BlockLearner {
   }
 
   // Returns the sum of squares of what counts of the outputs, about their mean.
-  double SignalOf(const BlockBatch& batch) const {
+  static double SignalOf(const BlockBatch& batch) {
     double signal = 0;
     for (size_t k = 0; k < batch.outputs.size(); ++k) {
       double sum = 0;
@@ -392,16 +373,12 @@ class BlockLearner {
 
   // Biases move in parts of what they are added to, which the outputs stand for.
   void SetBiasRates() {
-    const BlockSample sample = samples_.read(samples_.training.front());
-    const BlockBatch batch{sample.inputs, sample.outputs, {}};
     double square = 0;
     double count = 0;
-    for (size_t k = 0; k < batch.outputs.size(); ++k) {
-      ForDifferences(batch, k, [&](size_t i, double weight) {
-        const double value = double{batch.outputs[k].values[i]};
-        square += weight * value * value;
-        count += weight;
-      });
+    const BlockSample sample = samples_.read(samples_.training.front());
+    for (const gradients::Array<float>& output : sample.outputs) {
+      for (const float value : output.values) square += double{value} * double{value};
+      count += static_cast<double>(output.size());
     }
     const double size = count > 0 ? std::sqrt(square / count) : 0.0;
     for (LearningBias& bias : biases_) bias.rate = kBiasRate * size;

@@ -50,9 +50,6 @@ struct LearnBlockOptions {
   size_t num_steps = 100;
   size_t batch_size = 16;
   BlockOptimizer optimizer = BlockOptimizer::kAdam;
-  // Errors count as shares of the mean square of their position: the last dimension of an output.
-  // So a norm behind the block sees them.
-  bool weighs_positions = false;
   uint64_t seed = 0;
   std::function<void(size_t step, double loss)> progress = {};
 };

@@ -60,13 +60,9 @@ class TwoLayers {
     }
   }
 
-  LearnedBlock Learn(size_t steps = 60, bool is_for_norm = false) {
+  LearnedBlock Learn(size_t steps = 60, BlockOptimizer optimizer = BlockOptimizer::kAdam) {
     return LearnBlock(*block_, weights_, {"c"}, samples_,
-                      {.num_steps = steps,
-                       .batch_size = 8,
-                       .optimizer = is_for_norm ? BlockOptimizer::kSigns : BlockOptimizer::kAdam,
-                       .weighs_positions = is_for_norm},
-                      pool_);
+                      {.num_steps = steps, .batch_size = 8, .optimizer = optimizer}, pool_);
   }
   gradients::Block<float>& block() { return *block_; }
   BlockSamples& samples() { return samples_; }
@@ -130,21 +126,11 @@ TEST(LearnBlock, MovesFewerWeightsThatDecay) {
             0.7 * static_cast<double>(NumMoved(free.weights(), without)));
 }
 
-TEST(LearnBlock, MovesBySignsAndWeighsPositions) {
+TEST(LearnBlock, MovesBySigns) {
   for (const char* const format : {"mxfp4_e2m1", "int4"}) {
     SCOPED_TRACE(format);
     TwoLayers layers(kMlp, {32, 32}, {24, 32}, format, 64);
-    // One position of each sample is far larger, as the first one of a text is in many decoders.
-    for (BlockSample& run : layers.runs()) {
-      for (size_t i = 0; i < 32; ++i) run.inputs[0].values[i] *= 100;
-      layers.block().Input(0) = run.inputs[0];
-      for (const BlockWeight& weight : layers.weights()) {
-        layers.block().Constant(weight.name).values = weight.wanted;
-      }
-      layers.block().Forward();
-      run.outputs[0] = layers.block().Output(0);
-    }
-    const LearnedBlock by_signs = layers.Learn(40, true);
+    const LearnedBlock by_signs = layers.Learn(40, BlockOptimizer::kSigns);
     ASSERT_TRUE(by_signs.is_better);
     EXPECT_LT(by_signs.after.validation, 0.9 * by_signs.before.validation);
     for (const BlockWeight& weight : layers.weights()) {

@@ -375,7 +375,6 @@ class BlockTuner {
                               .progress = std::move(progress)};
     if (!IsOfDecoder(segment)) return options;
     options.optimizer = BlockOptimizer::kSigns;
-    options.weighs_positions = true;
     const gradients::Array<float> output = samples.read(training_.front()).outputs.front();
     const int64_t length = output.dims.empty() ? 1 : output.dims.back();
     const auto positions = static_cast<int64_t>(output.size()) / std::max<int64_t>(length, 1);
@@ -487,7 +486,7 @@ class BlockTuner {
     options.stage = "validate the network";
     const std::set<size_t> held_back(validation_.begin(), validation_.end());
     const auto validates = [&](size_t run) { return held_back.contains(run - 1); };
-    // Blocks teach what attention makes of keys and values, not these, and the later positions of a
+    // Blocks learn what attention makes of keys and values, not these, and the later positions of a
     // sample have read them.
     NetworkOutputs wanted(float_model_, source_, options, /*with_caches=*/false);
     plan::ResolvedPlan first = resolved_;
