@@ -69,8 +69,9 @@ ProductSums SumsOf(const ConvolutionFormats& formats, const ConvolutionShape& sh
                    WeightBlocks blocks) {
   if (shape.groups > 1) return ProductSums::kChain;
   const bool is_along = blocks == WeightBlocks::kAlongChannels || shape.positions() == 1;
-  if (is_along && SumsOf({formats.input, formats.weight}) == ProductSums::kWhole)
+  if (is_along && SumsOf({formats.input, formats.weight}) == ProductSums::kWhole) {
     return ProductSums::kWhole;
+  }
   return shape.channels >= kLeastPartChannels ? ProductSums::kParts : ProductSums::kChain;
 }
 

@@ -71,7 +71,7 @@ struct PartedSum {
 // Returns why there is no such product, as a clause; "" if there is.
 std::string WhyNoProduct(const ProductFormats& formats);
 
-// REQUIRES: WhyNoProduct(formats) is empty.
+// Returns how such products are summed, if there are any.
 ProductSums SumsOf(const ProductFormats& formats);
 
 namespace ref {

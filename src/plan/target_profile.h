@@ -64,8 +64,8 @@ struct TargetProfile {
   CodeReaders products = CodeReaders::kNone;     // of the operators of our library
   CodeReaders contributed = CodeReaders::kNone;  // of MatMulNBits and GatherBlockQuantized
   std::string no_qmoe = {};  // why QMoE, which is another of them, is not used; "": it is
-  std::optional<Storage> storage = {};           // instead of the default one
-  std::string runtime = {};  // that runs the model, if it is not this processor's
+  std::optional<Storage> storage = {};  // instead of the default one
+  std::string runtime = {};             // that runs the model, if it is not this processor's
   std::vector<TargetSetting> settings = {};
   std::vector<TargetConfigRule> config_rules = {};  // in front of those of the configuration
   std::vector<TargetRule> rules = {};

@@ -253,15 +253,19 @@ def test_weights_equal_quarks_bit_for_bit(quarks_twin, tmp_path):
     assert compared == 100
 
 
-def test_outputs_equal_quarks(quarks_twin):
+def test_outputs_equal_quarks(quarks_twin, tmp_path):
     quarks, mine = quarks_twin
     recorded = np.load(quarks.with_suffix(".npz"))
     x = {"input": recorded["input"]}
-    found, wanted = outputs(mine, x)[0], outputs(quarks, x)[0]
-    # Sums in another order change a rounding now and then, and later layers with it. On 2026-11-22 92.8 % of the logits were equal,
-    # and all together had 33.5 dB. With other scales, places or element types it is at most 6 % and 7.5 dB.
-    assert np.mean(found == wanted) > 0.9 and sqnr_db(wanted, found) > 30
-    assert (outputs(mine, x)[0].argmax(1) == recorded["logits"].argmax(1)).all()
+    wanted = outputs(quarks, x)[0]
+    # Sums in another order change a rounding now and then, and later layers with it. With ONNX Runtime's convolutions, as in Quark's
+    # model, 92.8 % of the logits were equal on 2026-11-22, and all together had 33.5 dB; with ours on a processor with AMX 85.5 % on
+    # 2026-11-27. With other scales, places or element types it is at most 6 % and 7.5 dB.
+    bitpress.unpack(mine, tmp_path / "floats.onnx")
+    for path, least in ((tmp_path / "floats.onnx", 0.9), (mine, 0.8)):
+        found = outputs(path, x)[0]
+        assert np.mean(found == wanted) > least and sqnr_db(wanted, found) > 30, path
+        assert (found.argmax(1) == recorded["logits"].argmax(1)).all()
 
 
 def test_products_with_weights_in_blocks(tmp_path, matmul_path, sequences):
