@@ -223,27 +223,30 @@ struct DecodedColumns {
   }
 };
 
-// Adds the products of elements from `begin` to before `end`, `kStep` apart, to chains. (Loops over
-// rows and vectors are unrolled early, so that GCC keeps chains of a function in registers alone.)
+// Adds the products of element k to chains. (Loops over rows and vectors are unrolled early, so
+// that GCC keeps chains of a function in registers alone.)
+template <size_t kRows, size_t kVectors>
+HWY_INLINE void AddElement(const float* const (&columns)[kVectors], const float* const* rows,
+                           size_t k, VF (&chains)[kRows][kVectors]) {
+  VF values[kVectors];
+  HWY_UNROLL(8)
+  for (size_t v = 0; v < kVectors; ++v) values[v] = hn::LoadU(kDf, columns[v] + k * kPanelColumns);
+  HWY_UNROLL(8)
+  for (size_t r = 0; r < kRows; ++r) {
+    const VF factor = hn::Set(kDf, rows[r][k]);
+    HWY_UNROLL(8)
+    for (size_t v = 0; v < kVectors; ++v) {
+      chains[r][v] = FusedMulAdd(factor, values[v], chains[r][v]);
+    }
+  }
+}
+
+// Does so for elements from `begin` to before `end`, `kStep` apart.
 template <size_t kStep, size_t kRows, size_t kVectors>
 HWY_INLINE void AddProducts(const float* const (&columns)[kVectors], const float* const* rows,
                             size_t begin, size_t end, VF (&chains)[kRows][kVectors]) {
   HWY_UNROLL(kIsArm ? 1 : 4)
-  for (size_t k = begin; k < end; k += kStep) {
-    VF values[kVectors];
-    HWY_UNROLL(8)
-    for (size_t v = 0; v < kVectors; ++v) {
-      values[v] = hn::LoadU(kDf, columns[v] + k * kPanelColumns);
-    }
-    HWY_UNROLL(8)
-    for (size_t r = 0; r < kRows; ++r) {
-      const VF factor = hn::Set(kDf, rows[r][k]);
-      HWY_UNROLL(8)
-      for (size_t v = 0; v < kVectors; ++v) {
-        chains[r][v] = FusedMulAdd(factor, values[v], chains[r][v]);
-      }
-    }
-  }
+  for (size_t k = begin; k < end; k += kStep) AddElement(columns, rows, k, chains);
 }
 
 template <size_t kRows, size_t kVectors>
@@ -270,8 +273,8 @@ HWY_NOINLINE void AddBothChains(const DecodedColumns& decoded, size_t vector,
   ClearChains(odd);
   HWY_UNROLL(2)
   for (size_t k = begin; k < end; k += 2) {
-    AddProducts<1>(columns, rows, k, k + 1, even);
-    AddProducts<1>(columns, rows, k + 1, k + 2, odd);
+    AddElement(columns, rows, k, even);
+    AddElement(columns, rows, k + 1, odd);
   }
   HWY_UNROLL(8)
   for (size_t r = 0; r < kRows; ++r) {

@@ -25,8 +25,8 @@ BITPRESS_BEGIN_PRODUCTS
 // The rows and panels of a tile, for whose sums the registers have room. Arm has 32 of 128 bits,
 // and without dot products it gathers integers in two for each that has sums.
 constexpr size_t TileRows(RowForm form) {
-  const bool is_gathered = form == RowForm::kWords || (form == RowForm::kBytes && !kHasDot);
   if (form == RowForm::kFloats) return 6;
+  const bool is_gathered = form == RowForm::kWords || (form == RowForm::kBytes && !kHasDot);
   return kIsArm ? (is_gathered ? 2 : 4) : kParts == 1 ? 6 : 4;
 }
 constexpr size_t kTilePanels = kParts == 1 ? 4 : 1;
