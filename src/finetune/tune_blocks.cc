@@ -154,9 +154,8 @@ class BlockTuner {
     for (const graph::Node& node : segment.part.nodes) {
       const auto layer = layers_of_.find(Key(node));
       if (layer != layers_of_.end() && layer->second->num_outputs() > kMostOutputsAlone) {
-        return "it is alone in its block and has very many outputs, where gptq and adaquant find "
-               "as "
-               "much in less time";
+        return "it is alone in its block and has very many outputs, where gptq and adaquant "
+               "find as much in less time";
       }
     }
     return "";
@@ -187,10 +186,7 @@ class BlockTuner {
       for (const graph::Node& node : segment.part.nodes) {
         const auto layer = layers_of_.find(Key(node));
         if (layer == layers_of_.end() || !said.insert(layer->second->weight).second) continue;
-        result_.left_out.emplace_back(
-            layer->second->weight,
-            segment.reason.empty() ? "its block reads values that are no FLOAT and no whole numbers"
-                                   : "in its block, " + segment.reason);
+        result_.left_out.emplace_back(layer->second->weight, why);
       }
     }
     for (const TunedBlockReport& block : result_.blocks) {
