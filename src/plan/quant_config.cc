@@ -119,7 +119,7 @@ constexpr Preset kPresets[] = {
 // Blocks go on from what adaquant learned. Presets without activations are for language models,
 // whose many weights take other passes longer than blocks; those learn in blocks alone.
 std::optional<QuantConfig> TunedConfig(std::string_view name) {
-  constexpr std::string_view kAllGears = "least_squares+gptq+adaquant+bias_correction+blocks";
+  constexpr std::string_view kAllPasses = "least_squares+gptq+adaquant+bias_correction+blocks";
   for (const std::string_view recipe : {"adaquant", "adaround", "blocks"}) {
     const std::string lower = ToLower(name);
     const size_t length = recipe.size() + 1;
@@ -138,8 +138,8 @@ std::optional<QuantConfig> TunedConfig(std::string_view name) {
            "learns weights and biases",
            name, config.weights, config.name);
     }
-    const bool has_all_gears = recipe == "blocks" && config.activations != "none";
-    ApplySetting(config, "finetune", has_all_gears ? kAllGears : recipe);
+    const bool has_all_passes = recipe == "blocks" && config.activations != "none";
+    ApplySetting(config, "finetune", has_all_passes ? kAllPasses : recipe);
     for (const char letter : "_" + std::string(recipe)) {
       config.name += static_cast<char>(std::toupper(static_cast<unsigned char>(letter)));
     }
