@@ -78,10 +78,8 @@ class PortableReader {
 // Adds a block of a row of floats to the sums of a panel.
 void AddFloatBlock(const ProductTask& task, size_t row, size_t block, const float* elements,
                    const float* units, formats::PartedSum* sums) {
-  constexpr size_t kMost = formats::kPartElements;
   const ProductPanels& panels = *task.panels;
   const size_t depth = panels.padded_block();
-  const bool is_long = static_cast<size_t>(panels.spec().block_size) > kMost;
   const bool is_chain = task.sums == formats::ProductSums::kChain;
   const auto* const floats =
       reinterpret_cast<const float*>(task.rows->elements(row)) + block * depth;
@@ -89,7 +87,7 @@ void AddFloatBlock(const ProductTask& task, size_t row, size_t block, const floa
     const float unit = std::isinf(units[column]) ? std::nanf("") : units[column];
     if (!is_chain && block % panels.blocks_of_part() == 0) sums[column].EndPart();
     for (size_t k = 0; k < depth; ++k) {
-      if (!is_chain && is_long && k > 0 && k % kMost == 0) sums[column].EndPart();
+      if (!is_chain && k > 0 && k % panels.part_depth() == 0) sums[column].EndPart();
       sums[column].Add(is_chain ? 0 : k, floats[k], elements[k * kPanelColumns + column] * unit);
     }
   }

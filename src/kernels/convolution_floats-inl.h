@@ -14,6 +14,7 @@
 #include <cstring>
 #include <vector>
 
+#include "kernels/chains-inl.h"
 #include "kernels/convolution_end-inl.h"
 #include "kernels/convolution_task.h"
 
@@ -23,29 +24,14 @@ BITPRESS_BEFORE_PRODUCTS
 namespace bitpress::kernels::HWY_NAMESPACE {
 BITPRESS_BEGIN_PRODUCTS
 
-// The output channels and vectors of positions whose two chains have room in the registers.
-constexpr size_t kFloatOutputs = kParts == 1 || kIsArm ? 6 : 3;
-constexpr size_t kFloatVectors = 2;
-
-template <size_t kOutputs, size_t kVectors>
-using Chains = VF[kOutputs][kVectors];
-
-// Adds the products of value k to chains. (Loops over outputs and vectors are unrolled early, so
-// that GCC keeps the chains of a function in registers alone.)
+// Adds the products of value k to chains.
 template <size_t kOutputs, size_t kVectors>
 HWY_INLINE void AddValue(const float* from, const float* const* factors, size_t k,
                          Chains<kOutputs, kVectors>& chains) {
-  VF columns[kVectors];
+  VF values[kVectors];
   HWY_UNROLL(8)
-  for (size_t v = 0; v < kVectors; ++v) columns[v] = hn::LoadU(kDf, from + v * kLanes);
-  HWY_UNROLL(8)
-  for (size_t r = 0; r < kOutputs; ++r) {
-    const VF factor = hn::Set(kDf, factors[r][k]);
-    HWY_UNROLL(8)
-    for (size_t v = 0; v < kVectors; ++v) {
-      chains[r][v] = FusedMulAdd(columns[v], factor, chains[r][v]);
-    }
-  }
+  for (size_t v = 0; v < kVectors; ++v) values[v] = hn::LoadU(kDf, from + v * kLanes);
+  AddToChains<kOutputs, kVectors>(factors, k, values, chains);
 }
 
 // Adds the values [begin, end) to sums: a part, or with kIsChain all of them in one chain. It is
@@ -54,25 +40,15 @@ template <bool kIsChain, size_t kOutputs, size_t kVectors>
 HWY_NOINLINE void AddPart(const float* from, const size_t* offsets, const float* const* factors,
                           size_t begin, size_t end, VF* sums) {
   Chains<kOutputs, kVectors> even, odd;
-  HWY_UNROLL(8)
-  for (size_t r = 0; r < kOutputs; ++r) {
-    HWY_UNROLL(8)
-    for (size_t v = 0; v < kVectors; ++v) even[r][v] = odd[r][v] = hn::Zero(kDf);
-  }
+  ClearChains<kOutputs, kVectors>(even);
+  ClearChains<kOutputs, kVectors>(odd);
   size_t k = begin;
   for (; k + 2 <= end; k += 2) {
     AddValue<kOutputs, kVectors>(from + offsets[k], factors, k, even);
     AddValue<kOutputs, kVectors>(from + offsets[k + 1], factors, k + 1, kIsChain ? even : odd);
   }
   if (k < end) AddValue<kOutputs, kVectors>(from + offsets[k], factors, k, even);
-  HWY_UNROLL(8)
-  for (size_t r = 0; r < kOutputs; ++r) {
-    HWY_UNROLL(8)
-    for (size_t v = 0; v < kVectors; ++v) {
-      VF& sum = sums[r * kVectors + v];
-      sum = hn::Add(sum, hn::Add(even[r][v], odd[r][v]));
-    }
-  }
+  AddPartTo<kOutputs, kVectors>(even, odd, sums, kVectors);
 }
 
 // Sums vectors of positions, which begin at `from` in the plane of the group's first channel.
@@ -106,9 +82,9 @@ void FloatStrip(const ConvolutionTask& task, size_t output, size_t at, size_t ve
   const size_t group = output / static_cast<size_t>(shape.outputs_of_group());
   const size_t channel = group * static_cast<size_t>(shape.channels_of_group());
   const float* from = task.tile->values + (channel - task.first_channel) * task.channel_floats + at;
-  for (; vectors >= kFloatVectors; vectors -= kFloatVectors, from += kFloatVectors * kLanes) {
-    SumFloats<kOutputs, kFloatVectors>(task, output, from, target);
-    target = target.Behind(kFloatVectors);
+  for (; vectors >= kChainVectors; vectors -= kChainVectors, from += kChainVectors * kLanes) {
+    SumFloats<kOutputs, kChainVectors>(task, output, from, target);
+    target = target.Behind(kChainVectors);
   }
   if (vectors > 0) SumFloats<kOutputs, 1>(task, output, from, target);
 }
@@ -117,7 +93,7 @@ void FloatStrip(const ConvolutionTask& task, size_t output, size_t at, size_t ve
 void ConvolveFloats(const ConvolutionTask& task) {
   const ConvolutionTile& tile = *task.tile;
   const auto in_group = static_cast<size_t>(task.weights->shape().outputs_of_group());
-  HWY_ALIGN float sums[kFloatOutputs * kStripPositions + kLanes];
+  HWY_ALIGN float sums[kChainRows * kStripPositions + kLanes];
   const PlaneGrid::Run* run = tile.runs.data();
   const PlaneGrid::Run* const last = run + tile.runs.size();
   for (size_t strip = tile.begin; strip < tile.end; strip += kStripPositions) {
@@ -130,10 +106,10 @@ void ConvolveFloats(const ConvolutionTask& task) {
     for (size_t output = task.output_begin; output < task.output_end;) {
       // Outputs of one group read the same values.
       const size_t left = std::min(task.output_end, (output / in_group + 1) * in_group) - output;
-      const size_t count = left >= kFloatOutputs ? kFloatOutputs : left >= 2 ? 2 : 1;
-      const auto sum_strip = count == kFloatOutputs ? FloatStrip<kFloatOutputs>
-                             : count == 2           ? FloatStrip<2>
-                                                    : FloatStrip<1>;
+      const size_t count = left >= kChainRows ? kChainRows : left >= 2 ? 2 : 1;
+      const auto sum_strip = count == kChainRows ? FloatStrip<kChainRows>
+                             : count == 2        ? FloatStrip<2>
+                                                 : FloatStrip<1>;
       sum_strip(task, output, strip - tile.begin, vectors, target);
       if (!is_one_run) FinishStrip(task, output, count, strip, run, next, sums);
       output += count;

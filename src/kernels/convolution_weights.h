@@ -79,7 +79,7 @@ class ConvolutionWeights {
   // Returns the values of an output channel in the order in which they are summed.
   const float* values(size_t output) const { return values_.data() + output * depth_; }
   size_t depth() const { return depth_; }
-  // What a value multiplies: a channel of the group, at a position of the kernel.
+  // A value multiplies this channel of the group, at this position of the kernel.
   struct Factor {
     size_t channel, position;
   };

@@ -11,6 +11,7 @@
 
 #include <algorithm>
 
+#include "kernels/chains-inl.h"
 #include "kernels/product_codes-inl.h"
 #include "kernels/product_sums-inl.h"
 #include "kernels/product_task.h"
@@ -223,44 +224,29 @@ struct DecodedColumns {
   }
 };
 
-// Adds the products of element k to chains. (Loops over rows and vectors are unrolled early, so
-// that GCC keeps chains of a function in registers alone.)
+// Adds the products of element k to chains.
 template <size_t kRows, size_t kVectors>
 HWY_INLINE void AddElement(const float* const (&columns)[kVectors], const float* const* rows,
-                           size_t k, VF (&chains)[kRows][kVectors]) {
+                           size_t k, Chains<kRows, kVectors>& chains) {
   VF values[kVectors];
   HWY_UNROLL(8)
   for (size_t v = 0; v < kVectors; ++v) values[v] = hn::LoadU(kDf, columns[v] + k * kPanelColumns);
-  HWY_UNROLL(8)
-  for (size_t r = 0; r < kRows; ++r) {
-    const VF factor = hn::Set(kDf, rows[r][k]);
-    HWY_UNROLL(8)
-    for (size_t v = 0; v < kVectors; ++v) {
-      chains[r][v] = FusedMulAdd(factor, values[v], chains[r][v]);
-    }
-  }
+  AddToChains<kRows, kVectors>(rows, k, values, chains);
 }
 
 // Does so for elements from `begin` to before `end`, `kStep` apart.
 template <size_t kStep, size_t kRows, size_t kVectors>
 HWY_INLINE void AddProducts(const float* const (&columns)[kVectors], const float* const* rows,
-                            size_t begin, size_t end, VF (&chains)[kRows][kVectors]) {
+                            size_t begin, size_t end, Chains<kRows, kVectors>& chains) {
   HWY_UNROLL(kIsArm ? 1 : 4)
-  for (size_t k = begin; k < end; k += kStep) AddElement(columns, rows, k, chains);
-}
-
-template <size_t kRows, size_t kVectors>
-HWY_INLINE void ClearChains(VF (&chains)[kRows][kVectors]) {
-  HWY_UNROLL(8)
-  for (size_t r = 0; r < kRows; ++r) {
-    HWY_UNROLL(8)
-    for (size_t v = 0; v < kVectors; ++v) chains[r][v] = hn::Zero(kDf);
+  for (size_t k = begin; k < end; k += kStep) {
+    AddElement<kRows, kVectors>(columns, rows, k, chains);
   }
 }
 
 // Adds elements [begin, end), a part, to sums, of which a row's are `stride` apart. These functions
 // are not inlined, so that all registers are for the chains. With 32 registers both kinds of chains
-// of some rows and vectors run together.
+// of some vectors run together.
 template <size_t kRows, size_t kVectors>
 HWY_NOINLINE void AddBothChains(const DecodedColumns& decoded, size_t vector,
                                 const float* const* rows, size_t begin, size_t end, VF* sums,
@@ -268,25 +254,18 @@ HWY_NOINLINE void AddBothChains(const DecodedColumns& decoded, size_t vector,
   const float* columns[kVectors];
   HWY_UNROLL(8)
   for (size_t v = 0; v < kVectors; ++v) columns[v] = decoded.vector(vector + v);
-  VF even[kRows][kVectors], odd[kRows][kVectors];
-  ClearChains(even);
-  ClearChains(odd);
+  Chains<kRows, kVectors> even, odd;
+  ClearChains<kRows, kVectors>(even);
+  ClearChains<kRows, kVectors>(odd);
   HWY_UNROLL(2)
   for (size_t k = begin; k < end; k += 2) {
-    AddElement(columns, rows, k, even);
-    AddElement(columns, rows, k + 1, odd);
+    AddElement<kRows, kVectors>(columns, rows, k, even);
+    AddElement<kRows, kVectors>(columns, rows, k + 1, odd);
   }
-  HWY_UNROLL(8)
-  for (size_t r = 0; r < kRows; ++r) {
-    HWY_UNROLL(8)
-    for (size_t v = 0; v < kVectors; ++v) {
-      VF& sum = sums[r * stride + v];
-      sum = hn::Add(sum, hn::Add(even[r][v], odd[r][v]));
-    }
-  }
+  AddPartTo<kRows, kVectors>(even, odd, sums, stride);
 }
 
-// With fewer, those of odd elements follow those of even ones.
+// With fewer, those of odd elements follow those of even ones, which lie in memory meanwhile.
 template <size_t kRows, size_t kVectors>
 HWY_NOINLINE void AddChainsInTurn(const DecodedColumns& decoded, const float* const* rows,
                                   size_t begin, size_t end, VF* sums) {
@@ -294,9 +273,9 @@ HWY_NOINLINE void AddChainsInTurn(const DecodedColumns& decoded, const float* co
   HWY_UNROLL(8)
   for (size_t v = 0; v < kVectors; ++v) columns[v] = decoded.vector(v);
   HWY_ALIGN float even[kRows * kVectors * kLanes];
-  VF chains[kRows][kVectors];
-  ClearChains(chains);
-  AddProducts<2>(columns, rows, begin, end, chains);
+  Chains<kRows, kVectors> chains;
+  ClearChains<kRows, kVectors>(chains);
+  AddProducts<2, kRows, kVectors>(columns, rows, begin, end, chains);
   HWY_UNROLL(8)
   for (size_t r = 0; r < kRows; ++r) {
     HWY_UNROLL(8)
@@ -304,8 +283,8 @@ HWY_NOINLINE void AddChainsInTurn(const DecodedColumns& decoded, const float* co
       hn::Store(chains[r][v], kDf, even + (r * kVectors + v) * kLanes);
     }
   }
-  ClearChains(chains);
-  AddProducts<2>(columns, rows, begin + 1, end, chains);
+  ClearChains<kRows, kVectors>(chains);
+  AddProducts<2, kRows, kVectors>(columns, rows, begin + 1, end, chains);
   HWY_UNROLL(8)
   for (size_t r = 0; r < kRows; ++r) {
     HWY_UNROLL(8)
@@ -319,12 +298,10 @@ HWY_NOINLINE void AddChainsInTurn(const DecodedColumns& decoded, const float* co
 template <size_t kRows, size_t kVectors>
 HWY_INLINE void AddPart(const DecodedColumns& decoded, const float* const* rows, size_t begin,
                         size_t end, VF* sums) {
-  constexpr size_t kTogether = 2;
   if constexpr (kParts > 1 && !kIsArm) {
     AddChainsInTurn<kRows, kVectors>(decoded, rows, begin, end, sums);
-  } else if constexpr (kVectors <= kTogether) {
-    AddBothChains<kRows, kVectors>(decoded, 0, rows, begin, end, sums, kVectors);
   } else {
+    constexpr size_t kTogether = std::min(kVectors, kChainVectors);
     static_assert(kVectors % kTogether == 0);
     for (size_t v = 0; v < kVectors; v += kTogether) {
       AddBothChains<kRows, kTogether>(decoded, v, rows, begin, end, sums + v, kVectors);
@@ -332,12 +309,12 @@ HWY_INLINE void AddPart(const DecodedColumns& decoded, const float* const* rows,
   }
 }
 
-// Adds blocks [begin, end) of rows of floats, the first of which begins a part. `columns` has the
+// Adds blocks [begin, end) of rows of floats, the first of which begins a part. `decoded` has the
 // values from block `begin` on.
 template <size_t kRows, size_t kPanels>
 HWY_INLINE void AddFloats(const ProductTask& task, const DecodedColumns& decoded, size_t row,
                           size_t begin, size_t end, Sums<kRows, kPanels>& sums) {
-  constexpr size_t kMost = formats::kPartElements, kVectors = kPanels * kParts;
+  constexpr size_t kVectors = kPanels * kParts;
   const ProductPanels& panels = *task.panels;
   const size_t depth = panels.padded_block(), total = (end - begin) * depth;
   const float* rows[kRows];
@@ -348,12 +325,11 @@ HWY_INLINE void AddFloats(const ProductTask& task, const DecodedColumns& decoded
     const float* columns[kVectors];
     for (size_t v = 0; v < kVectors; ++v) columns[v] = decoded.vector(v);
     LoopSums<kRows, kPanels> local = sums;
-    AddProducts<1>(columns, rows, 0, total, local.values);
+    AddProducts<1, kRows, kVectors>(columns, rows, 0, total, local.values);
     if constexpr (kIsArm) sums = local;
     return;
   }
-  const bool is_long = static_cast<size_t>(panels.spec().block_size) > kMost;
-  const size_t blocks = panels.blocks_of_part() * depth, part = is_long ? kMost : blocks;
+  const size_t blocks = panels.blocks_of_part() * depth, part = panels.part_depth();
   for (size_t first = 0; first < total; first += blocks) {
     const size_t last = std::min(first + blocks, total);
     for (size_t k = first; k < last; k += part) {
@@ -432,18 +408,16 @@ HWY_INLINE void AddFloatBlock(const FloatReader<kCodes>& reader, const TileCodes
 template <bool kIsInUnits, bool kIsChain, PanelCodes kCodes, size_t kPanels>
 void AddFloatBlocks(const ProductTask& task, const TileCodes& tile, size_t row, size_t num_blocks,
                     Sums<1, kPanels>& sums) {
-  constexpr size_t kMost = formats::kPartElements;
   const ProductPanels& panels = *task.panels;
   const FloatReader<kCodes> reader(panels);
   const size_t depth = panels.padded_block(), of_part = panels.blocks_of_part();
-  const bool is_long = !kIsChain && static_cast<size_t>(panels.spec().block_size) > kMost;
-  const size_t step = is_long ? kMost : depth;
+  const size_t step = kIsChain ? depth : std::min(depth, panels.part_depth());
   const auto* factors = reinterpret_cast<const float*>(task.rows->elements(row));
   RowChains<kIsInUnits, kIsChain, kPanels> chains;
   for (size_t b = 0; b < num_blocks; ++b, factors += depth) {
     chains.BeginBlock(tile, b);
     for (size_t k = 0; k < depth; k += step) {
-      if (is_long && k > 0) chains.EndPart(sums.values[0]);
+      if (k > 0) chains.EndPart(sums.values[0]);
       AddFloatBlock<kIsInUnits, kIsChain, kCodes>(reader, tile, b, k, std::min(k + step, depth),
                                                   factors, chains);
     }
@@ -459,11 +433,11 @@ HWY_INLINE void AddFloatRow(const ProductTask& task, const TileCodes& tile, size
   // powers of two do not change how they are rounded. That saves a product for each element.
   const bool is_in_units = task.panels->has_close_units() && task.rows->has_close_floats();
   const bool is_chain = task.sums == formats::ProductSums::kChain;
-  const auto add = is_chain      ? is_in_units ? AddFloatBlocks<true, true, kCodes, kPanels>
-                                               : AddFloatBlocks<false, true, kCodes, kPanels>
-                        : is_in_units ? AddFloatBlocks<true, false, kCodes, kPanels>
-                                 : AddFloatBlocks<false, false, kCodes, kPanels>;
-  add(task, tile, row, num_blocks, sums);
+  const auto add_chain = is_in_units ? AddFloatBlocks<true, true, kCodes, kPanels>
+                                     : AddFloatBlocks<false, true, kCodes, kPanels>;
+  const auto add_parts = is_in_units ? AddFloatBlocks<true, false, kCodes, kPanels>
+                                     : AddFloatBlocks<false, false, kCodes, kPanels>;
+  (is_chain ? add_chain : add_parts)(task, tile, row, num_blocks, sums);
 }
 
 BITPRESS_END_PRODUCTS

@@ -66,6 +66,12 @@ class ProductPanels {
   size_t blocks_of_part() const {
     return static_cast<size_t>(formats::BlocksOfPart(spec_.block_size));
   }
+  // The elements of a part with those that fill up its blocks, at least as many as a block has
+  // unless blocks are long.
+  size_t part_depth() const {
+    constexpr int64_t kMost = formats::kPartElements;
+    return spec_.block_size > kMost ? size_t{kMost} : blocks_of_part() * padded_block_;
+  }
   size_t blocks_per_segment() const;
   // The code of zero, and the largest code, of four, six and eight bits.
   int offset() const { return offset_; }

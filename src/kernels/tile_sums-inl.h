@@ -24,17 +24,34 @@ BITPRESS_BEGIN_PRODUCTS
 template <size_t kPanels>
 using BlockTiles = float[kPanels][kTileRows][kPanelColumns];
 
-// Multiplies a block. Tiles of different sets are independent of each other. Operands say where
-// blocks lie: rows(block), a tile of each kTileDepth elements; columns(block, panel), of which
-// pairs of elements are column_stride() bytes apart; and depth(), the elements of a block, filled
-// up.
+// The tiles that hold the sums of a set, a panel in each, and its rows. Tiles of different sets are
+// independent of each other.
+template <int kSet>
+constexpr int kSumsOf = kSumTile + 2 * kSet;
+template <int kSet>
+constexpr int kRowsOf = kRowTile + kSet;
+
+template <int kSet, size_t kPanels>
+HWY_INLINE void ClearSums() {
+  ClearTile<kSumsOf<kSet>>();
+  if constexpr (kPanels > 1) ClearTile<kSumsOf<kSet> + 1>();
+}
+template <int kSet, size_t kPanels>
+HWY_INLINE void StoreSums(float* to) {
+  StoreTile<kSumsOf<kSet>>(to, kTileRowBytes);
+  if constexpr (kPanels > 1) {
+    StoreTile<kSumsOf<kSet> + 1>(to + kTileRows * kPanelColumns, kTileRowBytes);
+  }
+}
+
+// Adds the products of a block to the sums of a set. Operands say where blocks lie: rows(block), a
+// tile of each kTileDepth elements; columns(block, panel), of which pairs of elements are
+// column_stride() bytes apart; and depth(), the elements of a block, filled up.
 template <int kSet, size_t kPanels, class Operands>
-HWY_INLINE void MultiplyBlock(const Operands& at, size_t block, BlockTiles<kPanels>& to) {
-  constexpr int kFirst = kSumTile + 2 * kSet, kRows = kRowTile + kSet;
+HWY_INLINE void AddBlock(const Operands& at, size_t block) {
+  constexpr int kFirst = kSumsOf<kSet>, kRows = kRowsOf<kSet>;
   const size_t depth = at.depth(), tile_depth = std::min(depth, kTileDepth);
   const size_t stride = at.column_stride();
-  ClearTile<kFirst>();
-  if constexpr (kPanels > 1) ClearTile<kFirst + 1>();
   for (size_t k = 0; k < depth; k += tile_depth) {
     const size_t column = k / 2 * stride / sizeof(uint16_t);
     LoadTile<kRows>(at.rows(block) + k * kTileRows, tile_depth * sizeof(uint16_t));
@@ -45,8 +62,13 @@ HWY_INLINE void MultiplyBlock(const Operands& at, size_t block, BlockTiles<kPane
       AddTileProducts<kFirst + 1, kRows, kColumnTile + 1>();
     }
   }
-  StoreTile<kFirst>(to[0], kTileRowBytes);
-  if constexpr (kPanels > 1) StoreTile<kFirst + 1>(to[1], kTileRowBytes);
+}
+
+template <int kSet, size_t kPanels, class Operands>
+HWY_INLINE void MultiplyBlock(const Operands& at, size_t block, BlockTiles<kPanels>& to) {
+  ClearSums<kSet, kPanels>();
+  AddBlock<kSet, kPanels>(at, block);
+  StoreSums<kSet, kPanels>(to[0][0]);
 }
 
 template <size_t kPanels>
@@ -90,31 +112,16 @@ HWY_INLINE void AddTileBlocks(const Operands& at, size_t count, bool is_first, f
 // Adds the first `count` blocks of floats to the same sums, which stay in tiles.
 template <size_t kPanels, class Operands>
 HWY_INLINE void AddFloatTileBlocks(const Operands& at, size_t count, bool is_first, float* to) {
-  constexpr int kFirst = kSumTile;
-  const size_t depth = at.depth(), tile_depth = std::min(depth, kTileDepth);
-  const size_t stride = at.column_stride();
-  float* const second = to + kTileRows * kPanelColumns;
   if (is_first) {
-    ClearTile<kFirst>();
-    if constexpr (kPanels > 1) ClearTile<kFirst + 1>();
+    ClearSums<0, kPanels>();
   } else {
-    LoadTile<kFirst>(to, kTileRowBytes);
-    if constexpr (kPanels > 1) LoadTile<kFirst + 1>(second, kTileRowBytes);
-  }
-  for (size_t block = 0; block < count; ++block) {
-    for (size_t k = 0; k < depth; k += tile_depth) {
-      const size_t column = k / 2 * stride / sizeof(uint16_t);
-      LoadTile<kRowTile>(at.rows(block) + k * kTileRows, tile_depth * sizeof(uint16_t));
-      LoadTile<kColumnTile>(at.columns(block, 0) + column, stride);
-      AddTileProducts<kFirst, kRowTile, kColumnTile>();
-      if constexpr (kPanels > 1) {
-        LoadTile<kColumnTile + 1>(at.columns(block, 1) + column, stride);
-        AddTileProducts<kFirst + 1, kRowTile, kColumnTile + 1>();
-      }
+    LoadTile<kSumTile>(to, kTileRowBytes);
+    if constexpr (kPanels > 1) {
+      LoadTile<kSumTile + 1>(to + kTileRows * kPanelColumns, kTileRowBytes);
     }
   }
-  StoreTile<kFirst>(to, kTileRowBytes);
-  if constexpr (kPanels > 1) StoreTile<kFirst + 1>(second, kTileRowBytes);
+  for (size_t block = 0; block < count; ++block) AddBlock<0, kPanels>(at, block);
+  StoreSums<0, kPanels>(to);
 }
 
 BITPRESS_END_PRODUCTS
