@@ -341,7 +341,7 @@ class Evaluator::Impl {
   }
 
   // Returns the losses of the heads. An output that is 0 in the reference has none.
-  std::vector<HeadReport> HeadReports() const {
+  std::vector<HeadReport> HeadReports(const std::optional<TaskReport>& task) const {
     std::vector<HeadReport> reports;
     for (const TaskMeasure& head : heads_) {
       const TaskReport report = head.meter ? head.meter->Result() : TaskReport();
@@ -351,8 +351,8 @@ class Evaluator::Impl {
         AddNoise(*head.output, reports);
       }
     }
-    // Where the task says nothing, its output counts as any other.
-    const bool is_silent = task_.meter && task_.output && !task_.meter->Result().loss;
+    // The task's own output counts as any other where the task says nothing.
+    const bool is_silent = task && task_.output && !task->loss;
     if (!heads_.empty() && is_silent) AddNoise(*task_.output, reports);
     return reports;
   }
@@ -527,7 +527,7 @@ class Evaluator::Impl {
     report.memory_bytes = model_.memory_bytes();
     if (report.language) AddLanguageTimes(*report.language);
     if (task_.meter) report.task = task_.meter->Result();
-    report.heads = HeadReports();
+    report.heads = HeadReports(report.task);
     if (reference_) {
       report.reference_time_ms = reference_->time_ms();
       report.reference_load_ms = reference_->load_ms();

@@ -132,8 +132,8 @@ struct EvaluationReport {
   std::optional<double> time_ratio;
   std::optional<LanguageReport> language;
   std::optional<TaskReport> task;
-  // Of the other outputs of floating-point numbers, of all if there is no class and no task. None
-  // if a task was named, and without a reference.
+  // These are of the other outputs of floating-point numbers, of all if there is no class and no
+  // task. There are none if a task was named, and without a reference.
   std::vector<HeadReport> heads;
   double load_ms = 0;
   std::optional<double> reference_load_ms;

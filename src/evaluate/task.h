@@ -125,7 +125,7 @@ struct TaskSample {
   int64_t input_height = 0, input_width = 0;  // of the image that the model saw; 0: it is none
 };
 
-// What two models found in a picture.
+// A box, or the masks, that two models found in a picture.
 struct DrawnBox {
   double left = 0, top = 0, right = 0, bottom = 0;  // in pixels of what the models saw
   double score = 0;

@@ -24,7 +24,7 @@ struct BlockWeight {
   std::vector<float> wanted;  // the weight before it is rounded
   WeightGrid grid;            // with its scales, which stay
   bool learns = true;         // false: it only is rounded
-  // What pulls it back to where it was, as a share of the rate. 0: nothing does.
+  // This share of the rate pulls it back to where it was. 0: nothing does.
   double decay = 0;
 };
 

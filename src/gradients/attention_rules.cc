@@ -11,7 +11,7 @@
 namespace bitpress::gradients {
 namespace {
 
-// What the node's attributes say.
+// The attributes of the node.
 struct Settings {
   size_t heads = 1, kv_heads = 1;
   float scale = 0;     // of scores; 0: one over the root of a head's length

@@ -13,6 +13,10 @@ namespace {
 using formats::FormatSpec;
 using formats::ScaleChoice;
 
+// The passes of tuned presets: blocks go on from what adaquant learned. It is a macro, because the
+// settings of presets are literals.
+#define BITPRESS_ALL_PASSES "least_squares+gptq+adaquant+bias_correction+blocks"
+
 // The settings for symmetric integers whose scales are powers of two, biases included.
 constexpr std::string_view kShifts =
     "biases=int8,activation_scale_kind=power_of_two,weight_scale_kind=power_of_two,"
@@ -37,11 +41,9 @@ constexpr Preset kPresets[] = {
     {"MXINT8", "mxint8", "mxint8"},
     // Four bits for most layers, and more for those that lose most by them.
     {"FOUR_BITS", "mxfp4_e2m1", "mxfp4_e2m1",
-     "mean_bits=4.6,finetune=least_squares+gptq+adaquant+bias_correction+blocks,"
-     "finetune_optional=true"},
+     "mean_bits=4.6,finetune=" BITPRESS_ALL_PASSES ",finetune_optional=true"},
     {"FOUR_BITS_NVFP4", "nvfp4", "nvfp4",
-     "activation_scaled=true,weight_scaled=true,mean_bits=4.7,"
-     "finetune=least_squares+gptq+adaquant+bias_correction+blocks"},
+     "activation_scaled=true,weight_scaled=true,mean_bits=4.7,finetune=" BITPRESS_ALL_PASSES},
     // AMD Quark's integer configurations, with its types and kinds of scales, and our ranges. Their
     // weights stay int8, because a compiler may read them.
     {"XINT8", "uint8", "int8",
@@ -116,10 +118,9 @@ constexpr Preset kPresets[] = {
 // finetune=adaquant. BF16 and FP16 have no scale and round to nearest whatever is learned, so that
 // only the weights themselves can be learned.
 //
-// Blocks go on from what adaquant learned. Presets without activations are for language models,
-// whose many weights take other passes longer than blocks; those learn in blocks alone.
+// Presets without activations are for language models, whose many weights take other passes longer
+// than blocks; those learn in blocks alone.
 std::optional<QuantConfig> TunedConfig(std::string_view name) {
-  constexpr std::string_view kAllPasses = "least_squares+gptq+adaquant+bias_correction+blocks";
   for (const std::string_view recipe : {"adaquant", "adaround", "blocks"}) {
     const std::string lower = ToLower(name);
     const size_t length = recipe.size() + 1;
@@ -139,7 +140,7 @@ std::optional<QuantConfig> TunedConfig(std::string_view name) {
            name, config.weights, config.name);
     }
     const bool has_all_passes = recipe == "blocks" && config.activations != "none";
-    ApplySetting(config, "finetune", has_all_passes ? kAllPasses : recipe);
+    ApplySetting(config, "finetune", has_all_passes ? BITPRESS_ALL_PASSES : recipe);
     for (const char letter : "_" + std::string(recipe)) {
       config.name += static_cast<char>(std::toupper(static_cast<unsigned char>(letter)));
     }
