@@ -8,8 +8,8 @@
 //
 // With --convolutions, these alone are measured.
 // The formats are weights with rows in the same format, which are quantized here ("mx6"), and with
-// rows of floats
-// ("mx6 weights"). All are run in turn, several times; the least time of each counts. With
+// rows of floats ("mx6 weights"), with AMX also summed in the fastest order. All are run in turn,
+// several times; the least time of each counts. With
 // --targets, each instruction set of this processor is measured.
 #include <algorithm>
 #include <cstdio>
@@ -153,10 +153,18 @@ void RaceMatrices(const Options& options, ThreadPool& pool) {
     const FormatSpec spec = formats::FindFormat(name);
     const kernels::ProductPanels& matrix =
         panels.emplace(name, Panels(spec, options, pool)).first->second;
-    for (const bool is_weight_only : {false, true}) {
-      const auto run = [&, spec, is_weight_only](int64_t rows) {
+    struct Kind {
+      const char* words;
+      bool is_weight_only;
+      formats::SumOrder order;
+    };
+    for (const Kind& kind : {Kind{"", false, formats::SumOrder::kFixed},
+                             Kind{" weights", true, formats::SumOrder::kFixed},
+                             Kind{" weights, fastest", true, formats::SumOrder::kFastest}}) {
+      if (kind.order == formats::SumOrder::kFastest && !kernels::HasTiles()) continue;
+      const auto run = [&, spec, kind](int64_t rows) {
         const std::optional<FormatSpec> format =
-            is_weight_only ? std::nullopt : std::optional(spec);
+            kind.is_weight_only ? std::nullopt : std::optional(spec);
         const float* left = a.data();
         if (format) {
           const kernels::FakeQuantizer quantizer(*format, rows, options.size, 1);
@@ -166,11 +174,11 @@ void RaceMatrices(const Options& options, ThreadPool& pool) {
         }
         kernels::BlockProduct product(
             matrix, format, {left, static_cast<size_t>(rows), static_cast<size_t>(options.size)},
-            {.data = c.data(), .stride = static_cast<size_t>(options.columns)});
+            {.data = c.data(), .stride = static_cast<size_t>(options.columns)}, kind.order);
         pool.ParallelFor(product.num_row_tasks(), [&](size_t i) { product.RunRowTask(i); });
         pool.ParallelFor(product.num_tasks(), [&](size_t i) { product.RunTask(i); });
       };
-      all.emplace_back(fmt::format("{}{}", name, is_weight_only ? " weights" : ""), run);
+      all.emplace_back(fmt::format("{}{}", name, kind.words), run);
     }
   }
   std::printf("%ld x %ld\n", static_cast<long>(options.size), static_cast<long>(options.columns));

@@ -38,10 +38,26 @@ std::string WhyNoProduct(const ProductFormats& formats) {
                                                  : fmt::format("blocks of {}", columns.block_size);
 }
 
+bool HasTerms(const FormatSpec& columns) {
+  return BlockUnitsOf(columns) &&
+         (columns.block_size % kPartElements == 0 || 2 * columns.block_size == kPartElements);
+}
+
 ProductSums SumsOf(const ProductFormats& formats) {
   if (!formats.rows || !BlockUnitsOf(*formats.rows)) return ProductSums::kChain;
   const bool is_whole = IsWhole(*formats.rows) && IsWhole(formats.columns);
   return is_whole ? ProductSums::kWhole : ProductSums::kParts;
+}
+
+std::array<float, kNumTerms> TermsOf(float value) {
+  constexpr uint32_t kUpperHalf = 0xFFFF0000;
+  std::array<float, kNumTerms> terms{};
+  float rest = std::fabs(value) < kLeastOfTerms ? 0.0F : value;
+  for (float& term : terms) {
+    term = FloatFromBits(FloatBits(rest) & kUpperHalf);
+    rest -= term;
+  }
+  return terms;
 }
 
 namespace ref {
@@ -96,6 +112,28 @@ void MultiplyBlocks(const ProductFormats& formats, const SummedShape& summed,
       }
       parts.EndPart();
       if (!is_whole && !is_chain) sum = parts.total;
+    }
+  }
+}
+
+void MultiplyInTerms(size_t depth, std::span<const float> a, std::span<const float> b,
+                     std::span<float> c) {
+  const size_t num_rows = depth > 0 ? a.size() / depth : 0;
+  const size_t num_columns = depth > 0 ? b.size() / depth : 0;
+  std::ranges::fill(c, 0.0F);
+  for (size_t i = 0; i < num_rows; ++i) {
+    for (size_t j = 0; j < num_columns; ++j) {
+      PartedSum sum;
+      for (size_t begin = 0; begin < depth; begin += kPartElements) {
+        const size_t end = std::min(begin + size_t{kPartElements}, depth);
+        for (size_t term = 0; term < kNumTerms; ++term) {
+          for (size_t k = begin; k < end; ++k) {
+            sum.Add(k, TermsOf(a[i * depth + k])[term], b[j * depth + k]);
+          }
+          sum.EndPart();
+        }
+      }
+      c[i * num_columns + j] = sum.total;
     }
   }
 }

@@ -14,10 +14,15 @@
 //           Tiles of AMX sum so. Short chains lose less by rounding than a long one.
 //   chain:  otherwise: one chain of fused multiply-adds from zero, in order:
 //           sum = fma(row, value, sum).
+//   terms:  in place of chain, if a model asks for the fastest order of sums and the processor has
+//           tiles. A row's number is the sum of three numbers that bfloat16 holds (TermsOf). A
+//           sum in parts adds even + odd of the first terms of a part, of the second and of the
+//           third ones. It rounds 3 times for 32 products, a chain 32 times.
 // A column's values are elements times units.
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -46,6 +51,12 @@ struct SummedShape {
 
 enum class ProductSums { kWhole, kParts, kChain };
 
+// The order in which products of floats with blocks are added.
+enum class SumOrder {
+  kFixed,    // one chain: the same bits on every processor
+  kFastest,  // in terms, where the processor has tiles and there are rows enough for them
+};
+
 // The most elements of a part.
 inline constexpr int64_t kPartElements = 32;
 
@@ -68,6 +79,21 @@ struct PartedSum {
   }
 };
 
+// Returns whether products of floats with the format can be summed in terms: parts are as long as
+// they get. (Elements of all formats with units are exact in bfloat16.)
+bool HasTerms(const FormatSpec& columns);
+
+// Terms have no number below this in magnitude, which counts as zero. They suit a row whose largest
+// magnitude is 0 or within the other two, so that what is left out is below 2^-30 of it.
+inline constexpr float kLeastOfTerms = 0x1p-57F;
+inline constexpr float kLeastRowOfTerms = 0x1p-27F, kLargestRowOfTerms = 0x1p40F;
+
+inline constexpr size_t kNumTerms = 3;
+
+// Returns the terms of a finite number: the 8 upper bits of its significand, the next 8 of the
+// rest, and what is left, which has 8 bits at most.
+std::array<float, kNumTerms> TermsOf(float value);
+
 // Returns why there is no such product, as a clause; "" if there is.
 std::string WhyNoProduct(const ProductFormats& formats);
 
@@ -82,6 +108,10 @@ namespace ref {
 // and [rows, columns].
 void MultiplyBlocks(const ProductFormats& formats, const SummedShape& summed,
                     std::span<const float> a, std::span<const float> b, std::span<float> c);
+
+// The same in terms, with `depth` summed elements. REQUIRES: terms suit the rows.
+void MultiplyInTerms(size_t depth, std::span<const float> a, std::span<const float> b,
+                     std::span<float> c);
 
 }  // namespace ref
 }  // namespace bitpress::formats

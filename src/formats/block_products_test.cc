@@ -145,5 +145,46 @@ TEST(MultiplyBlocks, NanOfARowOrAColumnGoesThrough) {
   EXPECT_EQ(c[1], 32);
 }
 
+TEST(Terms, AreExactInBfloat16AndAddUpToTheNumber) {
+  std::mt19937 random(1);
+  for (int i = 0; i < 100'000; ++i) {
+    const float value = FloatFromBits(static_cast<uint32_t>(random()));
+    if (!IsFinite(value)) continue;
+    double sum = 0;
+    for (const float term : TermsOf(value)) {
+      EXPECT_EQ(FloatBits(term) & 0xFFFF, 0U);
+      EXPECT_TRUE(term == 0 || std::fabs(term) >= 0x1p-80F) << term;
+      sum += term;
+    }
+    EXPECT_EQ(sum, std::fabs(value) < kLeastOfTerms ? 0 : ToDouble(value));
+  }
+}
+
+// Sums in terms are nearer to the exact ones than chains are.
+TEST(Terms, RoundLessThanChains) {
+  std::mt19937 random(2);
+  std::normal_distribution<float> normal;
+  const FormatSpec spec = FindFormat("mxint8");
+  constexpr int64_t kDepth = 1024;
+  std::vector<float> a(20 * kDepth), b(20 * kDepth);
+  for (float& value : a) value = normal(random);
+  for (float& value : b) value = normal(random);
+  ref::FakeQuantize(spec, b, b, 20, kDepth, 1);
+  std::vector<float> chain(400), terms(400);
+  ref::MultiplyBlocks({spec, std::nullopt}, {1, kDepth}, a, b, chain);
+  ref::MultiplyInTerms(kDepth, a, b, terms);
+  double of_chains = 0, of_terms = 0;
+  for (size_t i = 0; i < 400; ++i) {
+    double exact = 0;
+    for (size_t k = 0; k < kDepth; ++k) {
+      exact += double{a[i / 20 * kDepth + k]} * double{b[i % 20 * kDepth + k]};
+    }
+    of_chains += std::pow(chain[i] - exact, 2);
+    of_terms += std::pow(terms[i] - exact, 2);
+  }
+  EXPECT_LT(of_terms, 0.5 * of_chains);
+  EXPECT_GT(of_terms, 0);
+}
+
 }  // namespace
 }  // namespace bitpress::formats

@@ -93,6 +93,15 @@ RowForm FormOf(const ProductPanels& panels, const std::optional<formats::FormatS
   return fits ? RowForm::kBytes : RowForm::kWords;
 }
 
+// Returns whether rows of floats are multiplied in terms.
+bool AreInTerms(const ProductPanels& panels, const std::optional<formats::FormatSpec>& rows,
+                size_t num_rows, formats::SumOrder order) {
+  return order == formats::SumOrder::kFastest && HasTiles() && num_rows >= kTileRows &&
+         panels.num_blocks() > 0 && panels.has_close_units() && formats::HasTerms(panels.spec()) &&
+         panels.summed().segments == 1 &&
+         formats::SumsOf({panels.spec(), rows}) == formats::ProductSums::kChain;
+}
+
 // Returns whether tiles multiply such a product, and do so faster than vectors: these multiply few
 // rows while tiles wait for columns to be decoded, but not in blocks of 16, by words or floats.
 bool AreQuickInTiles(const ProductPanels& panels, const std::optional<formats::FormatSpec>& rows,
@@ -109,6 +118,12 @@ bool AreQuickInTiles(const ProductPanels& panels, const std::optional<formats::F
          FitsTiles(*formats::BlockUnitsOf(*rows));
 }
 
+RowForm FormOf(const ProductPanels& panels, const std::optional<formats::FormatSpec>& rows,
+               size_t num_rows, formats::SumOrder order) {
+  if (AreInTerms(panels, rows, num_rows, order)) return RowForm::kTerms;
+  return AreQuickInTiles(panels, rows, num_rows) ? RowForm::kTiles : FormOf(panels, rows);
+}
+
 void RunVectors(const ProductTask& part) {
   const ProductKernel with_dot = part.rows->form() == RowForm::kBytes ? DotKernel() : nullptr;
   (with_dot != nullptr ? with_dot : kProductTable[ChosenTargetIndex()])(part);
@@ -118,15 +133,15 @@ void RunVectors(const ProductTask& part) {
 
 BlockProduct::BlockProduct(const ProductPanels& panels,
                            const std::optional<formats::FormatSpec>& rows,
-                           const ProductInput& input, const ProductOutput& output)
+                           const ProductInput& input, const ProductOutput& output,
+                           formats::SumOrder order)
     : panels_(panels),
       format_(rows),
       input_(input),
       output_(output),
       sums_(formats::SumsOf({panels.spec(), rows})),
-      rows_(panels, rows,
-            AreQuickInTiles(panels, rows, input.num_rows) ? RowForm::kTiles : FormOf(panels, rows),
-            input.data, input.num_rows, input.stride) {
+      rows_(panels, rows, FormOf(panels, rows, input.num_rows, order), input.data, input.num_rows,
+            input.stride) {
   BITPRESS_DCHECK(formats::WhyNoProduct({panels.spec(), rows}).empty());
   if (sums_ == formats::ProductSums::kWhole) {
     steps_in_words_ = StepsInWords(panels.largest_code(), -formats::BlockUnitsOf(*rows)->least());

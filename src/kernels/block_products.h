@@ -48,10 +48,11 @@ class BlockProduct {
   // nothing they are any floats. REQUIRES: formats::WhyNoProduct is empty for the
   // two formats. The panels and the matrices outlive it.
   BlockProduct(const ProductPanels& panels, const std::optional<formats::FormatSpec>& rows,
-               const ProductInput& input, const ProductOutput& output);
+               const ProductInput& input, const ProductOutput& output,
+               formats::SumOrder order = formats::SumOrder::kFixed);
 
   // Returns whether it uses the tiles of AMX.
-  bool has_tiles() const { return rows_.form() == RowForm::kTiles; }
+  bool has_tiles() const { return rows_.are_in_tiles(); }
   // The tasks of the first loop, which takes rows apart, and of the second, which multiplies.
   size_t num_row_tasks() const { return rows_.num_tasks(); }
   void RunRowTask(size_t task) { rows_.RunTask(task); }

@@ -18,6 +18,7 @@ namespace {
 using formats::FindFormat;
 using formats::FormatSpec;
 using formats::ProductFormats;
+using formats::SumOrder;
 
 // Numbers of different sizes: blocks have different units, some are zeros, tiny or huge; close ones
 // are neither tiny nor huge.
@@ -70,15 +71,15 @@ std::vector<float> Rows(const std::optional<FormatSpec>& format, const formats::
 }
 
 std::vector<float> Multiply(const ProductPanels& panels, const std::optional<FormatSpec>& rows,
-                            const std::vector<float>& a, size_t num_rows,
-                            ProductOutput output = {}) {
+                            const std::vector<float>& a, size_t num_rows, ProductOutput output = {},
+                            SumOrder order = SumOrder::kFixed) {
   const size_t columns = panels.num_columns();
   constexpr size_t kGap = 3;
   std::vector<float> c(num_rows * (columns + kGap), -7.0F);
   output.data = c.data();
   output.stride = columns + kGap;
   const size_t stride = num_rows > 0 ? a.size() / num_rows : 0;
-  BlockProduct(panels, rows, {a.data(), num_rows, stride}, output).Run();
+  BlockProduct(panels, rows, {a.data(), num_rows, stride}, output, order).Run();
   std::vector<float> result;
   for (size_t i = 0; i < num_rows; ++i) {
     const auto row = c.begin() + static_cast<std::ptrdiff_t>(i * output.stride);
@@ -220,6 +221,52 @@ TEST_P(BlockProductsInFormat, EqualTheReferenceInTiles) {
 TEST(WholeBlockProducts, EqualTheReferenceInPiecesOfTiles) {
   for (const char* const name : {"mxfp4_e2m1", "mx6", "mxint8", "mx9"}) {
     CheckProductsInTiles(FindFormat(name), {19, 2090, 1, false}, 50);
+  }
+}
+
+// Rows of floats are summed in terms if the fastest order is asked for, tiles are there and terms
+// suit the rows; else in a chain.
+TEST_P(BlockProductsInFormat, EqualTheReferenceInTerms) {
+  constexpr size_t kRows = 21;
+  for (const int64_t depth : {80, 1072}) {  // odd numbers of blocks of 16; two pieces
+    SCOPED_TRACE(depth);
+    const Columns columns(spec_, {40, depth, 1, false}, 5, /*are_close=*/true);
+    const auto of_row = static_cast<size_t>(depth);
+    std::vector<float> suitable = MatrixNumbers(kRows * of_row, 6, /*are_close=*/true);
+    suitable[0] = 0x1p-60F;  // counts as zero
+    std::fill_n(suitable.begin() + static_cast<std::ptrdiff_t>(of_row), of_row, 0.0F);
+    std::vector<float> in_terms(kRows * 40);
+    formats::ref::MultiplyInTerms(of_row, suitable, columns.values, in_terms);
+    ThreadPool pool(2);
+    OnEveryVariant([&] {
+      const ProductPanels panels(spec_, columns.view, columns.packed.view(), pool);
+      const auto multiply = [&](const std::vector<float>& rows, size_t count) {
+        return Multiply(panels, std::nullopt, rows, count, {}, SumOrder::kFastest);
+      };
+      const auto in_chain = [&](const std::vector<float>& rows) {
+        std::vector<float> c(rows.size() / of_row * 40);
+        formats::ref::MultiplyBlocks({spec_, std::nullopt}, columns.view.summed(), rows,
+                                     columns.values, c);
+        return c;
+      };
+      const BlockProduct product(panels, std::nullopt, {suitable.data(), kRows, of_row}, {},
+                                 SumOrder::kFastest);
+      const bool has_terms =
+          CurrentTarget() == "AMX" && formats::HasTerms(spec_) && panels.has_close_units();
+      EXPECT_EQ(product.has_tiles(), has_terms);
+      ExpectSameBits(multiply(suitable, kRows), has_terms ? in_terms : in_chain(suitable));
+      const std::vector<float> few(suitable.begin(),
+                                   suitable.begin() + static_cast<std::ptrdiff_t>(15 * of_row));
+      ExpectSameBits(multiply(few, 15), in_chain(few));
+      for (const float unsuitable : {0x1p41F, std::nanf(""), HUGE_VALF}) {
+        std::vector<float> rows = suitable;
+        rows[of_row + 1] = unsuitable;
+        ExpectSameBits(multiply(rows, kRows), in_chain(rows));
+      }
+      std::vector<float> tiny = suitable;
+      tiny[of_row + 1] = 0x1p-28F;  // the only one of its row
+      ExpectSameBits(multiply(tiny, kRows), in_chain(tiny));
+    });
   }
 }
 

@@ -107,6 +107,29 @@ bool TakeFloats(const float* values, size_t count, uint16_t* out) {
   return hn::AllTrue(kDi, hn::Eq(bad, zero));
 }
 
+// Writes the terms of floats, each `stride` behind the one before. Returns the bits of the largest
+// magnitude, of which NaN is the largest. REQUIRES: count is a multiple of 16.
+uint32_t TakeTerms(const float* values, size_t count, size_t stride, uint16_t* out) {
+  constexpr hn::CappedTag<float, 16> d;
+  constexpr hn::RebindToUnsigned<decltype(d)> du;
+  constexpr hn::Rebind<uint16_t, decltype(d)> d16;
+  const auto upper_half = hn::Set(du, 0xFFFF0000);
+  const auto least = hn::Set(d, formats::kLeastOfTerms);
+  auto most = hn::Zero(du);
+  for (size_t k = 0; k < count; k += hn::Lanes(d)) {
+    const auto value = hn::LoadU(d, values + k);
+    const auto magnitude = hn::Abs(value);
+    most = hn::Max(most, hn::BitCast(du, magnitude));
+    auto rest = hn::IfThenZeroElse(hn::Lt(magnitude, least), value);
+    for (size_t term = 0; term < formats::kNumTerms; ++term) {
+      const auto bits = hn::And(hn::BitCast(du, rest), upper_half);
+      hn::StoreU(hn::TruncateTo(d16, hn::ShiftRight<16>(bits)), d16, out + term * stride + k);
+      rest = hn::Sub(rest, hn::BitCast(d, bits));
+    }
+  }
+  return hn::GetLane(hn::MaxOfLanes(du, most));
+}
+
 }  // namespace bitpress::kernels::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
@@ -120,6 +143,8 @@ constexpr TakeKernel kTakeWordsTable[] = BITPRESS_DISPATCH_TABLE(TakeWords);
 constexpr TakeKernel kTakeTilesTable[] = BITPRESS_DISPATCH_TABLE(TakeTiles);
 using FloatsKernel = bool (*)(const float*, size_t, uint16_t*);
 constexpr FloatsKernel kTakeFloatsTable[] = BITPRESS_DISPATCH_TABLE(TakeFloats);
+using TermsKernel = uint32_t (*)(const float*, size_t, size_t, uint16_t*);
+constexpr TermsKernel kTakeTermsTable[] = BITPRESS_DISPATCH_TABLE(TakeTerms);
 
 constexpr size_t kElementsPerTask = size_t{1} << 14;
 
@@ -153,16 +178,16 @@ ProductRows::ProductRows(const ProductPanels& panels,
   if (form == RowForm::kFloats && num_rows == 1) has_close_floats_ = AreClose(a, depth);
   is_direct_ = form == RowForm::kFloats && num_blocks_ * padded_block_ == depth;
   if (is_direct_) return;
-  if (form == RowForm::kTiles) padded_block_ = DepthInTiles(padded_block_);
-  const size_t stored = form == RowForm::kTiles ? RoundUp(num_rows, kTileRows) : num_rows;
-  elements_.reset(new uint8_t[stored * row_bytes()]);
+  if (are_in_tiles()) padded_block_ = DepthInTiles(padded_block_);
+  const size_t stored = are_in_tiles() ? RoundUp(num_rows, kTileRows) : num_rows;
+  elements_.emplace(stored * row_bytes());
   if (stored > num_rows) {
     const size_t last = stored - kTileRows;
-    std::fill_n(elements_.get() + last * row_bytes(), kTileRows * row_bytes(), uint8_t{0});
+    std::fill_n(bytes() + last * row_bytes(), kTileRows * row_bytes(), uint8_t{0});
   }
   rows_per_task_ = std::max<size_t>(1, kElementsPerTask / std::max<size_t>(1, depth));
   num_tasks_ = (num_rows_ + rows_per_task_ - 1) / rows_per_task_;
-  if (form == RowForm::kFloats) return;
+  if (form == RowForm::kFloats || form == RowForm::kTerms) return;
   const bool is_whole = formats::SumsOf({panels.spec(), format}) == formats::ProductSums::kWhole;
   if (is_whole) rule_ = formats::BlockUnitsOf(*format);
   if (form == RowForm::kTiles) return;
@@ -175,14 +200,24 @@ void ProductRows::RunTask(size_t task) {
   const size_t last = std::min(first + rows_per_task_, num_rows_);
   for (size_t row = first; row < last; ++row) {
     const float* const from = a_ + row * stride_;
-    form_ == RowForm::kFloats  ? CopyRow(row, from)
-    : form_ == RowForm::kTiles ? TakeTileRow(row, from)
-                               : TakeRow(row, from);
+    switch (form_) {
+      case RowForm::kFloats:
+        CopyRow(row, from);
+        break;
+      case RowForm::kTiles:
+        TakeTileRow(row, from);
+        break;
+      case RowForm::kTerms:
+        TakeTermsOfRow(row, from);
+        break;
+      default:
+        TakeRow(row, from);
+    }
   }
 }
 
 void ProductRows::CopyRow(size_t row, const float* values) {
-  auto* const elements = reinterpret_cast<float*>(elements_.get() + row * row_bytes());
+  auto* const elements = reinterpret_cast<float*>(bytes() + row * row_bytes());
   ForEachBlock([&](size_t block, size_t begin, size_t count) {
     float* const to = elements + block * padded_block_;
     std::copy_n(values + begin, count, to);
@@ -224,10 +259,37 @@ void ProductRows::TakeTileRow(size_t row, const float* values) {
   if (!fit) fit_tiles_.store(false, std::memory_order_relaxed);
 }
 
+void ProductRows::TakeTermsOfRow(size_t row, const float* values) {
+  constexpr size_t kTile = kTileRows * kTileDepth;
+  const TermsKernel take = kTakeTermsTable[ChosenTargetIndex()];
+  const size_t first = row / kTileRows * kTileRows, within = row % kTileRows * kTileDepth;
+  const size_t piece = std::min(padded_block_, kTileDepth);
+  uint32_t most = 0;
+  ForEachPaddedBlock(values, [&](size_t block, const float* from) {
+    for (size_t k = 0; k < padded_block_; k += piece) {
+      const size_t at = block * padded_block_ + k;
+      uint16_t* const to = Terms(first, at / kTileDepth) + within + at % kTileDepth;
+      most = std::max(most, take(from + k, piece, kTile, to));
+    }
+  });
+  // A last block of 16 elements has half a tile for itself.
+  const size_t end = num_blocks_ * padded_block_;
+  if (end < row_elements()) {
+    for (size_t term = 0; term < formats::kNumTerms; ++term) {
+      uint16_t* const to = Terms(first, end / kTileDepth) + term * kTile + within;
+      std::fill(to + end % kTileDepth, to + kTileDepth, uint16_t{0});
+    }
+  }
+  const float largest = std::bit_cast<float>(most);
+  const bool suits = largest == 0 || (largest >= formats::kLeastRowOfTerms &&
+                                      largest <= formats::kLargestRowOfTerms);
+  if (!suits) fit_tiles_.store(false, std::memory_order_relaxed);
+}
+
 void ProductRows::TakeRow(size_t row, const float* values) {
   const auto& table = form_ == RowForm::kBytes ? kTakeBytesTable : kTakeWordsTable;
   const TakeKernel take = table[ChosenTargetIndex()];
-  uint8_t* const elements = elements_.get() + row * row_bytes();
+  uint8_t* const elements = bytes() + row * row_bytes();
   ForEachPaddedBlock(values, [&](size_t block, const float* from) {
     const WholeBlock taken =
         take(*rule_, from, padded_block_, elements + block * padded_block_ * BytesOf(form_));

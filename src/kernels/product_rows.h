@@ -6,12 +6,13 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <optional>
 #include <vector>
 
+#include "base/round_up.h"
 #include "formats/block_products.h"
 #include "kernels/product_panels.h"
+#include "kernels/scratch.h"
 #include "kernels/tile_rows.h"
 
 namespace bitpress::kernels {
@@ -21,10 +22,20 @@ namespace bitpress::kernels {
 //   kWords   whole numbers of 16 bits; of every four elements 0, 2, 1, 3
 //   kFloats  float32, quantized or not
 //   kTiles   bfloat16, elements times units, or floats (tile_rows.h)
-enum class RowForm { kBytes, kWords, kFloats, kTiles };
+//   kTerms   bfloat16, three terms of a float (formats/block_products.h)
+enum class RowForm { kBytes, kWords, kFloats, kTiles, kTerms };
 
 inline size_t BytesOf(RowForm form) {
-  return form == RowForm::kBytes ? 1 : form == RowForm::kFloats ? 4 : 2;
+  switch (form) {
+    case RowForm::kBytes:
+      return 1;
+    case RowForm::kFloats:
+      return 4;
+    case RowForm::kTerms:
+      return 6;
+    default:
+      return 2;
+  }
 }
 
 // Rows with whole blocks: each block is filled up with zeros as the panels have it.
@@ -42,13 +53,14 @@ class ProductRows {
   void RunTask(size_t task);
 
   RowForm form() const { return form_; }
+  bool are_in_tiles() const { return form_ == RowForm::kTiles || form_ == RowForm::kTerms; }
   size_t num_rows() const { return num_rows_; }
   size_t num_blocks() const { return num_blocks_; }
   // Returns whether there is one row of floats, all of which are zeros or within 2^-80 and 2^40.
   bool has_close_floats() const { return has_close_floats_; }
   const uint8_t* elements(size_t row) const {
     return is_direct_ ? reinterpret_cast<const uint8_t*>(a_ + row * stride_)
-                      : elements_.get() + row * row_bytes();
+                      : bytes() + row * row_bytes();
   }
   // Return the units of the blocks of a row, and the bits from which sums of bytes and words are
   // counted: those of kWholeStart less what the offset of the columns' codes adds.
@@ -59,18 +71,32 @@ class ProductRows {
   // Returns a block of kTileRows rows from `row` on, a multiple of it: a tile of each kTileDepth
   // elements, if there are so many. Rows behind the last are zeros.
   const uint16_t* tiles(size_t row, size_t block) const { return Tiles(row, block); }
-  // Returns whether tiles take all units, or all floats (tile_rows.h), after all tasks ran.
+  // Returns kTileRows rows in terms from `row` on, a multiple of it: three tiles of kTileDepth
+  // elements, one for each term, and those of the next elements behind them.
+  const uint16_t* terms(size_t row, size_t tile) const { return Terms(row, tile); }
+  // Returns whether tiles take all units or all floats (tile_rows.h), or terms suit all rows, after
+  // all tasks ran.
   bool fit_tiles() const { return fit_tiles_.load(std::memory_order_relaxed); }
 
  private:
-  size_t row_bytes() const { return num_blocks_ * padded_block_ * BytesOf(form_); }
+  uint8_t* bytes() const { return elements_->data<uint8_t>(); }
+  size_t row_elements() const {
+    const size_t count = num_blocks_ * padded_block_;
+    return form_ == RowForm::kTerms ? RoundUp(count, kTileDepth) : count;
+  }
+  size_t row_bytes() const { return row_elements() * BytesOf(form_); }
   uint16_t* Tiles(size_t row, size_t block) const {
-    return reinterpret_cast<uint16_t*>(elements_.get()) +
+    return reinterpret_cast<uint16_t*>(bytes()) +
            (row * num_blocks_ + kTileRows * block) * padded_block_;
+  }
+  uint16_t* Terms(size_t row, size_t tile) const {
+    return reinterpret_cast<uint16_t*>(bytes()) +
+           (row * row_elements() + kTileRows * kTileDepth * tile) * formats::kNumTerms;
   }
   void CopyRow(size_t row, const float* values);
   void TakeRow(size_t row, const float* values);
   void TakeTileRow(size_t row, const float* values);
+  void TakeTermsOfRow(size_t row, const float* values);
 
   // Calls function(block, values) for the blocks of a row, each filled up with zeros.
   template <class Function>
@@ -97,7 +123,7 @@ class ProductRows {
   int offset_;
   bool is_direct_, has_close_floats_ = false;
   std::atomic<bool> fit_tiles_{true};
-  std::unique_ptr<uint8_t[]> elements_;  // every byte is written by a task
+  std::optional<Scratch> elements_;  // every byte is written by a task
   std::vector<float> units_;
   std::vector<int32_t> starts_;
 };

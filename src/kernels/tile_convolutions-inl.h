@@ -24,6 +24,7 @@ BITPRESS_BEGIN_PRODUCTS
 // The blocks of kTileRows output channels, and those of a tile of positions: one position of the
 // kernel after another.
 struct ConvolutionOperands {
+  static constexpr size_t kTerms = 1;
   const ConvolutionTask* task;
   const uint16_t* weights;
   size_t at;  // the first of the positions in the tile

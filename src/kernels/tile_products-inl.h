@@ -92,8 +92,6 @@ HWY_INLINE void DecodeTiles(const ProductPanels& panels, size_t panel, size_t bl
     hn::StoreU(decoder.template Pair<1>(four, bits), kDu, to + kPanelColumns);
     to += 2 * kPanelColumns;
   }
-  const size_t filled = DepthInTiles(panels.padded_block()) - panels.padded_block();
-  std::fill_n(to, filled / 2 * kPanelColumns, 0U);
 }
 
 // Does so for codes of 8-bit floats.
@@ -121,6 +119,7 @@ struct PanelPiece {
 
 // A piece's blocks of kTileRows rows and of panels, one after another.
 struct ProductOperands {
+  static constexpr size_t kTerms = 1;
   const uint16_t* first_row;
   const uint16_t* first_column;
   size_t panel_elements, block_depth;
@@ -131,6 +130,23 @@ struct ProductOperands {
   }
   HWY_INLINE const uint16_t* columns(size_t block, size_t panel) const {
     return first_column + panel * panel_elements + block * kPanelColumns * block_depth;
+  }
+  HWY_INLINE size_t column_stride() const { return kTileRowBytes; }
+};
+
+// A piece's tiles of kTileRows rows in terms and of panels, each of which is a block here.
+struct TermOperands {
+  static constexpr size_t kTerms = formats::kNumTerms;
+  const uint16_t* first_row;
+  const uint16_t* first_column;
+  size_t panel_elements;
+
+  HWY_INLINE size_t depth() const { return kTileDepth; }
+  HWY_INLINE const uint16_t* rows(size_t tile) const {
+    return first_row + tile * kTerms * kTileRows * kTileDepth;
+  }
+  HWY_INLINE const uint16_t* columns(size_t tile, size_t panel) const {
+    return first_column + panel * panel_elements + tile * kPanelColumns * kTileDepth;
   }
   HWY_INLINE size_t column_stride() const { return kTileRowBytes; }
 };
@@ -149,6 +165,28 @@ HWY_INLINE void PrefetchCodes(const ProductPanels& panels, const PanelPiece& pie
   }
 }
 
+// Writes the values of a piece, whose panels are `panel_elements` apart.
+template <PanelCodes kCodes, size_t kPanels>
+HWY_INLINE void DecodePiece(const ProductPanels& panels, const PanelPiece& piece,
+                            size_t panel_elements, uint16_t* columns) {
+  const size_t block_elements = DepthInTiles(panels.padded_block()) * kPanelColumns;
+  const size_t count = piece.end - piece.begin;
+  for (size_t p = 0; p < kPanels; ++p) {
+    for (size_t b = 0; b < count; ++b) {
+      uint16_t* const to = columns + p * panel_elements + b * block_elements;
+      if constexpr (kCodes == PanelCodes::kE4M3 || kCodes == PanelCodes::kE5M2) {
+        DecodeFloatTiles<kCodes>(panels, piece.panel + p, piece.begin + b, to);
+      } else {
+        DecodeTiles<kCodes>(panels, piece.panel + p, piece.begin + b, to);
+      }
+      std::fill(to + panels.padded_block() * kPanelColumns, to + block_elements, uint16_t{0});
+    }
+    // Rows in terms have whole tiles.
+    std::fill(columns + p * panel_elements + count * block_elements,
+              columns + (p + 1) * panel_elements, uint16_t{0});
+  }
+}
+
 // Adds the products of the rows of a task with a piece of kPanels panels to `sums` [groups of rows,
 // panels, rows, columns]. There is room for the piece's values at `columns`.
 template <PanelCodes kCodes, size_t kPanels>
@@ -156,24 +194,23 @@ void AddPiece(const ProductTask& task, const PanelPiece& piece, const PanelPiece
               uint16_t* columns, float* sums) {
   const ProductPanels& panels = *task.panels;
   const size_t depth = DepthInTiles(panels.padded_block()), count = piece.end - piece.begin;
-  const size_t block_elements = depth * kPanelColumns;
-  for (size_t p = 0; p < kPanels; ++p) {
-    for (size_t b = 0; b < count; ++b) {
-      uint16_t* const to = columns + (p * count + b) * block_elements;
-      if constexpr (kCodes == PanelCodes::kE4M3 || kCodes == PanelCodes::kE5M2) {
-        DecodeFloatTiles<kCodes>(panels, piece.panel + p, piece.begin + b, to);
-      } else {
-        DecodeTiles<kCodes>(panels, piece.panel + p, piece.begin + b, to);
-      }
-    }
-  }
+  const bool has_terms = task.rows->form() == RowForm::kTerms;
+  const size_t panel_depth = has_terms ? RoundUp(count * depth, kTileDepth) : count * depth;
+  const size_t panel_elements = panel_depth * kPanelColumns;
+  DecodePiece<kCodes, kPanels>(panels, piece, panel_elements, columns);
   const size_t num_groups = CeilDivide(task.row_end - task.row_begin, kTileRows);
   for (size_t group = 0; group < num_groups; ++group) {
     PrefetchCodes(panels, next, kPanels, group, num_groups);
-    const ProductOperands operands{
-        task.rows->tiles(task.row_begin + group * kTileRows, piece.begin), columns,
-        count * block_elements, depth};
+    const size_t row = task.row_begin + group * kTileRows;
     float* const of_group = sums + group * kPanels * kTileRows * kPanelColumns;
+    if (has_terms) {
+      const TermOperands terms{task.rows->terms(row, piece.begin * depth / kTileDepth), columns,
+                               panel_elements};
+      AddFloatTileBlocks<kPanels>(terms, panel_depth / kTileDepth, piece.begin == 0, of_group);
+      continue;
+    }
+    const ProductOperands operands{task.rows->tiles(row, piece.begin), columns, panel_elements,
+                                   depth};
     if (task.sums == formats::ProductSums::kWhole) {
       AddTileBlocks<kPanels>(operands, count, piece.begin == 0, of_group);
     } else {
@@ -205,10 +242,11 @@ void MultiplyCodes(const ProductTask& task) {
   const size_t num_rows = task.row_end - task.row_begin;
   const size_t panel_floats = RoundUp(num_rows, kTileRows) * kPanelColumns;
   const Scratch columns_scratch(2 * step * depth * kPanelColumns * sizeof(uint16_t));
+  const bool has_terms = task.rows->form() == RowForm::kTerms;
   const Scratch sums_scratch((task.panel_end - task.panel_begin) * panel_floats * sizeof(float));
   auto* const columns = columns_scratch.template data<uint16_t>();
   auto* const sums = sums_scratch.template data<float>();
-  const TileScope scope(std::min(panels.padded_block(), kTileDepth));
+  const TileScope scope(has_terms ? kTileDepth : std::min(depth, kTileDepth));
   for (size_t begin = 0; begin < num_blocks; begin += step) {
     const size_t end = std::min(begin + step, num_blocks);
     for (size_t panel = task.panel_begin; panel < task.panel_end; panel += 2) {

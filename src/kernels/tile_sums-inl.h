@@ -37,6 +37,13 @@ HWY_INLINE void ClearSums() {
   if constexpr (kPanels > 1) ClearTile<kSumsOf<kSet> + 1>();
 }
 template <int kSet, size_t kPanels>
+HWY_INLINE void LoadSums(const float* from) {
+  LoadTile<kSumsOf<kSet>>(from, kTileRowBytes);
+  if constexpr (kPanels > 1) {
+    LoadTile<kSumsOf<kSet> + 1>(from + kTileRows * kPanelColumns, kTileRowBytes);
+  }
+}
+template <int kSet, size_t kPanels>
 HWY_INLINE void StoreSums(float* to) {
   StoreTile<kSumsOf<kSet>>(to, kTileRowBytes);
   if constexpr (kPanels > 1) {
@@ -45,21 +52,24 @@ HWY_INLINE void StoreSums(float* to) {
 }
 
 // Adds the products of a block to the sums of a set. Operands say where blocks lie: rows(block), a
-// tile of each kTileDepth elements; columns(block, panel), of which pairs of elements are
-// column_stride() bytes apart; and depth(), the elements of a block, filled up.
+// tile of each kTileDepth elements, or kTerms tiles of the terms of these; columns(block, panel),
+// of which pairs of elements are column_stride() bytes apart; and depth(), the elements of a block,
+// filled up.
 template <int kSet, size_t kPanels, class Operands>
 HWY_INLINE void AddBlock(const Operands& at, size_t block) {
   constexpr int kFirst = kSumsOf<kSet>, kRows = kRowsOf<kSet>;
   const size_t depth = at.depth(), tile_depth = std::min(depth, kTileDepth);
   const size_t stride = at.column_stride();
+  const uint16_t* rows = at.rows(block);
   for (size_t k = 0; k < depth; k += tile_depth) {
     const size_t column = k / 2 * stride / sizeof(uint16_t);
-    LoadTile<kRows>(at.rows(block) + k * kTileRows, tile_depth * sizeof(uint16_t));
     LoadTile<kColumnTile>(at.columns(block, 0) + column, stride);
-    AddTileProducts<kFirst, kRows, kColumnTile>();
-    if constexpr (kPanels > 1) {
-      LoadTile<kColumnTile + 1>(at.columns(block, 1) + column, stride);
-      AddTileProducts<kFirst + 1, kRows, kColumnTile + 1>();
+    if constexpr (kPanels > 1) LoadTile<kColumnTile + 1>(at.columns(block, 1) + column, stride);
+    HWY_UNROLL(3)
+    for (size_t term = 0; term < Operands::kTerms; ++term, rows += kTileRows * tile_depth) {
+      LoadTile<kRows>(rows, tile_depth * sizeof(uint16_t));
+      AddTileProducts<kFirst, kRows, kColumnTile>();
+      if constexpr (kPanels > 1) AddTileProducts<kFirst + 1, kRows, kColumnTile + 1>();
     }
   }
 }
@@ -115,10 +125,7 @@ HWY_INLINE void AddFloatTileBlocks(const Operands& at, size_t count, bool is_fir
   if (is_first) {
     ClearSums<0, kPanels>();
   } else {
-    LoadTile<kSumTile>(to, kTileRowBytes);
-    if constexpr (kPanels > 1) {
-      LoadTile<kSumTile + 1>(to + kTileRows * kPanelColumns, kTileRowBytes);
-    }
+    LoadSums<0, kPanels>(to);
   }
   for (size_t block = 0; block < count; ++block) AddBlock<0, kPanels>(at, block);
   StoreSums<0, kPanels>(to);
