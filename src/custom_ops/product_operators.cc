@@ -56,7 +56,12 @@ class ProductKernel : public OperatorKernel {
       : panels_(PanelsOf(node, spec)), bias_input_(1 + NumParts(spec)) {
     output_.least = node.Float("least", output_.least);
     output_.largest = node.Float("largest", output_.largest);
-    const std::string rows = node.String("rows", "");
+    const std::string rows = node.String("rows", ""), sums = node.String("sums", "");
+    if (!sums.empty() && sums != formats::kFastestSums) {
+      Fail(ErrorCode::kInvalidModel, "attribute sums: '{}' is not '{}'", sums,
+           formats::kFastestSums);
+    }
+    if (!sums.empty()) order_ = formats::SumOrder::kFastest;
     if (rows.empty()) return;
     rows_ = FormatAttribute(node, "rows");
     const std::string why = formats::WhyNoProduct({spec, rows_});
@@ -85,8 +90,9 @@ class ProductKernel : public OperatorKernel {
     output.data = y.GetTensorMutableData<float>();
     output.stride = columns;
     output.bias = bias.GetTensorData<float>();
-    kernels::BlockProduct product(
-        *panels_, rows_, {a.GetTensorData<float>(), num_rows, static_cast<size_t>(depth)}, output);
+    kernels::BlockProduct product(*panels_, rows_,
+                                  {a.GetTensorData<float>(), num_rows, static_cast<size_t>(depth)},
+                                  output, order_);
     ort::ParallelFor(context, product.num_row_tasks(), [&](size_t i) { product.RunRowTask(i); });
     ort::ParallelFor(context, product.num_tasks(), [&](size_t i) { product.RunTask(i); });
   }
@@ -94,6 +100,7 @@ class ProductKernel : public OperatorKernel {
  private:
   std::shared_ptr<const kernels::ProductPanels> panels_;
   std::optional<FormatSpec> rows_;
+  formats::SumOrder order_ = formats::SumOrder::kFixed;
   kernels::ProductOutput output_;  // its limits
   size_t bias_input_;
 };

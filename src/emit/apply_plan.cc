@@ -128,6 +128,7 @@ std::string Unpacked(const graph::Model& model, const plan::QuantPlan& plan,
 // Appends what a second pass replaced and left. What the first one said of a weight stays.
 void Append(const NativeOperators& more, NativeOperators& to) {
   to.num_nodes += more.num_nodes;
+  if (more.num_fastest_sums) to.num_fastest_sums = more.num_fastest_sums;
   std::set<std::string> known;
   for (const auto& [name, why] : to.omissions) known.insert(name);
   for (const auto& omission : more.omissions) {
@@ -274,7 +275,9 @@ constexpr EmitPass kAddPortableFunctions{
 constexpr EmitPass kUseProductOperators{
     .name = "use-product-operators",
     .run = [](Model& model, EmitState& state) -> PassResult {
-      const NativeOperators products = UseProductOperators(model, state.target.products);
+      const auto order =
+          state.options.has_fastest_sums ? formats::SumOrder::kFastest : formats::SumOrder::kFixed;
+      const NativeOperators products = UseProductOperators(model, state.target.products, order);
       Append(products, state.report.native);
       return products.num_nodes > 0;
     },
@@ -333,6 +336,9 @@ TransformReport ApplyPlan(graph::Model& model, const plan::ResolvedPlan& resolve
   TransformReport report;
   EmitState state{resolved, options, pool, progress, report};
   report.passes = graph::RunSchedule<EmitState>(model, kSchedule, state, options.disabled_passes);
+  if (options.has_fastest_sums) {
+    report.native.num_fastest_sums = report.native.num_fastest_sums.value_or(0);
+  }
   report.broken_rules = plan::CheckWritten(state.target, model);
   return report;
 }

@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <tuple>
@@ -28,11 +29,14 @@ using bitpress::AccuracyLevel;
 
 struct NativeOperators {
   size_t num_nodes = 0;
+  // The products of floats that are summed in the fastest order, if that was asked for.
+  std::optional<size_t> num_fastest_sums;
   // The packed weights that are still decoded: name and reason.
   std::vector<std::pair<std::string, std::string>> omissions;
 };
 constexpr auto FieldsOf(const NativeOperators*) {
   return std::tuple(Field{"num_nodes", &NativeOperators::num_nodes},
+                    Field{"num_fastest_sums", &NativeOperators::num_fastest_sums},
                     Field{"left", &NativeOperators::omissions});
 }
 

@@ -27,7 +27,8 @@ using graph::Use;
 
 class ProductRewriter {
  public:
-  ProductRewriter(Model& model, plan::CodeReaders readers) : model_(model), readers_(readers) {}
+  ProductRewriter(Model& model, plan::CodeReaders readers, formats::SumOrder order)
+      : model_(model), readers_(readers), order_(order) {}
 
   NativeOperators Run() {
     // Handles of nodes that are replaced become invalid; these are none of them.
@@ -142,6 +143,11 @@ class ProductRewriter {
     const int64_t num_columns = weight.shape[1 - axis];
     weights::PackedProduct product{unpack, weight, node.input(0), "", "", "", node.name()};
     product.rows = RowsOf(node, weight);
+    if (product.rows.empty() && order_ == formats::SumOrder::kFastest &&
+        formats::HasTerms(weight.spec)) {
+      product.order = order_;
+      result_.num_fastest_sums = result_.num_fastest_sums.value_or(0) + 1;
+    }
     std::optional<Node> add;
     if (IsStandardOp(node, "Gemm")) {
       if (node.num_inputs() > 2) product.bias = node.input(2);
@@ -232,14 +238,16 @@ class ProductRewriter {
 
   Model& model_;
   plan::CodeReaders readers_;
+  formats::SumOrder order_;
   std::map<int64_t, std::string> zeros_;
   NativeOperators result_;
 };
 
 }  // namespace
 
-NativeOperators UseProductOperators(Model& model, plan::CodeReaders readers) {
-  return ProductRewriter(model, readers).Run();
+NativeOperators UseProductOperators(Model& model, plan::CodeReaders readers,
+                                    formats::SumOrder order) {
+  return ProductRewriter(model, readers, order).Run();
 }
 
 }  // namespace bitpress::emit

@@ -83,6 +83,9 @@ struct PartedSum {
 // they get. (Elements of all formats with units are exact in bfloat16.)
 bool HasTerms(const FormatSpec& columns);
 
+// The word for SumOrder::kFastest in models.
+inline constexpr const char* kFastestSums = "fastest";
+
 // Terms have no number below this in magnitude, which counts as zero. They suit a row whose largest
 // magnitude is 0 or within the other two, so that what is left out is below 2^-30 of it.
 inline constexpr float kLeastOfTerms = 0x1p-57F;

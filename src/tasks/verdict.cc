@@ -12,6 +12,7 @@
 #include "base/paths.h"
 #include "base/text.h"
 #include "formats/format_spec.h"
+#include "kernels/block_products.h"
 
 namespace bitpress::tasks {
 namespace {
@@ -315,6 +316,21 @@ void WarnOfFloats(const QuantizeReport& report, std::vector<Warning>& warnings) 
                    100 * (1 - QuantizedShare(report)))});
 }
 
+// Says that the fastest order of sums changes nothing, or nothing here.
+void WarnOfSums(const QuantizeReport& report, std::vector<Warning>& warnings) {
+  const std::optional<size_t>& count = report.transform.native.num_fastest_sums;
+  if (!count) return;
+  if (*count == 0) {
+    warnings.push_back({"no_effect", fmt::format("{} changes nothing: no product of float "
+                                                 "activations is computed from codes",
+                                                 OptionName("fastest_sums"))});
+  } else if (!kernels::HasTiles()) {
+    warnings.push_back(
+        {"no_effect", fmt::format("{} changes nothing on this machine, whose processor has no AMX",
+                                  OptionName("fastest_sums"))});
+  }
+}
+
 void WarnOfOverflow(const QuantizeReport& report, std::vector<Warning>& warnings) {
   const uint64_t num_clipped =
       report.rewritten.narrowed ? report.rewritten.narrowed->constants.num_clipped : 0;
@@ -387,6 +403,7 @@ Verdict VerdictOf(const QuantizeReport& report) {
   WarnOfSpeed(report, verdict.warnings);
   WarnOfGrowth(report, verdict.warnings);
   WarnOfFloats(report, verdict.warnings);
+  WarnOfSums(report, verdict.warnings);
   WarnOfOverflow(report, verdict.warnings);
   WarnOfSamples(report, verdict.warnings);
   WarnOfGuard(report, verdict.warnings);

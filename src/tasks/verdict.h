@@ -15,8 +15,8 @@ namespace bitpress::tasks {
 // Something that a user of the model would want to have been told.
 struct Warning {
   // What it is about, for programs: "nothing_quantized", "far", "lost_values", "poor_samples",
-  // "unrepresented", "overflow", "whole_items", "slower", "larger", "left_float", "not_run",
-  // "not_checked", "rules", "target" or "processors".
+  // "unrepresented", "overflow", "whole_items", "slower", "larger", "left_float", "no_effect",
+  // "not_run", "not_checked", "rules", "target" or "processors".
   std::string_view kind;
   std::string text;  // one line, with the one thing to do
 };

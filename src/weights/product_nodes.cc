@@ -149,6 +149,9 @@ void InsertProduct(Model& model, const PackedProduct& product, const Node& befor
   spec.attributes.emplace_back(
       "perm", is_transposed ? std::vector<int64_t>{1, 0} : std::vector<int64_t>{0, 1});
   spec.attributes.emplace_back("rows", product.rows);
+  if (product.order == formats::SumOrder::kFastest) {
+    spec.attributes.emplace_back("sums", formats::kFastestSums);
+  }
   if (is_numbered) spec.attributes.emplace_back(kFormatAttribute, format.name);
   if (product.is_limited()) {
     spec.attributes.emplace_back("least", product.least);

@@ -9,6 +9,7 @@
 //   inputs      A [..., K], the parts of the weight as its Unpack node has them, bias [N]
 //   attributes  shape, blocks: of the Unpack node; perm: what brings the weight into [K, N];
 //               rows: the format whose values A has along its last dimension, "" for any floats;
+//               sums: "fastest" for formats::SumOrder::kFastest; there is none for kFixed;
 //               format: of the weight, if the name has a number; least, largest: limits, of
 //               MatMulClip
 //   output      A x weight + bias, limited, [..., N]
@@ -22,6 +23,7 @@
 #include <optional>
 #include <string>
 
+#include "formats/block_products.h"
 #include "formats/format_spec.h"
 #include "graph/model.h"
 #include "weights/packed_nodes.h"
@@ -35,11 +37,12 @@ struct PackedProduct {
   PackedWeight weight;  // two-dimensional
   std::string input;    // the left matrix
   std::string rows;     // the format of its values, or ""
-  std::string bias;     // a vector of floats for each column
+  std::string bias;  // a vector of floats for each column
   std::string output;
   std::string name;  // of the node
   float least = -std::numeric_limits<float>::infinity();
   float largest = std::numeric_limits<float>::infinity();
+  formats::SumOrder order = formats::SumOrder::kFixed;
 
   bool is_limited() const { return std::isfinite(least) || std::isfinite(largest); }
 };

@@ -146,6 +146,26 @@ def test_weights_only(name, source, tmp_path, bitpress, sessions):
     assert "the model is already quantized" in again and operators(tmp_path / "again.onnx") == found
 
 
+def test_fastest_sums(source, tmp_path, bitpress, sessions):
+    """Products of many rows are a little nearer to the exact ones with AMX, and the same elsewhere."""
+    common = ["--config", "MXFP4E2M1", "--activations", "none", "--target", "bitpress"]
+    bitpress.ok("quantize", source, "-o", tmp_path / "fixed.onnx", *common)
+    text = bitpress.ok("quantize", source, "-o", tmp_path / "q.onnx", *common, "--fastest-sums")
+    products = [node for node in onnx.load(tmp_path / "q.onnx").graph.node if node.op_type.startswith("MatMul")]
+    assert [attribute.s for node in products for attribute in node.attribute if attribute.name == "sums"] == [b"fastest"] * 5
+    check(tmp_path / "q.onnx", sessions, least_db=120)
+    fixed, fastest = (sessions(tmp_path / f"{name}.onnx")[0].run(None, {"x": rows(50)}) for name in ("fixed", "q"))
+    has_tiles = "AMX" in bitpress.ok("doctor")
+    assert any(np.any(a != b) for a, b in zip(fixed, fastest)) == has_tiles
+    assert ("changes nothing on this machine" in text) != has_tiles
+    # Few rows are summed in the fixed order.
+    fixed, fastest = (sessions(tmp_path / f"{name}.onnx")[0].run(None, {"x": rows(15)}) for name in ("fixed", "q"))
+    assert all(np.array_equal(a, b) for a, b in zip(fixed, fastest))
+    for options in (["--config", "MX6"], ["--config", "INT4_WEIGHTS"]):
+        assert "changes nothing: no product of float activations" in bitpress.ok(
+            "quantize", source, "-o", tmp_path / "none.onnx", *options, "--fastest-sums")
+
+
 @pytest.mark.parametrize("name, rows_of", [
     pytest.param("mx6", "mx6", marks=pytest.mark.quick), ("mxfp8_e4m3", "mxfp8_e4m3"), ("bfp16", "bfp16"),
     ("bfp(bits=13, block=32)", "bfp(bits=13, block=32)"), ("mxfp8_e4m3(block=16)", "mxfp8_e4m3(block=16)"), ("mxint8(block=256)", "")])
@@ -263,12 +283,12 @@ def test_readers_that_are_no_products_keep_the_decoder(tmp_path, bitpress, sessi
     ({"blocks": [1, 1 << 40, 1 << 40, 56]}, "too large"), ({"blocks": [2, 5, 16, 28]}, "do not describe a matrix"),
     ({"perm": [1, 0]}, "do not describe a matrix"), ({"perm": [0]}, "do not describe a matrix"), ({"blocks": [1, 5, 15, 56]}, "mx6"),
     ({"blocks": [1, 1 << 30, 1 << 9, 1 << 30]}, "mx6"), ({"rows": "mxint8"}, "blocks of 32 and of 16"), ({"rows": "bf16"}, "no products"),
-    ({"rows": "no_format"}, "no_format"), ({"least": "x"}, "least"), ({"largest": 1}, "largest")])
+    ({"rows": "no_format"}, "no_format"), ({"sums": "quick"}, "attribute sums"), ({"least": "x"}, "least"), ({"largest": 1}, "largest")])
 def test_damaged_attributes_are_errors(change, message, of_mx6, tmp_path, bitpress, sessions):
     change_attributes(of_mx6, tmp_path / "damaged.onnx", lambda node: node.name == "gemm", change)
     with pytest.raises(Exception, match=message):
         sessions(tmp_path / "damaged.onnx")
-    if not {"rows", "least", "largest"} & set(change):  # which unpacking does not need, or takes as they are
+    if not {"rows", "sums", "least", "largest"} & set(change):  # which unpacking does not need, or takes as they are
         bitpress.error("unpack", tmp_path / "damaged.onnx", "-o", tmp_path / "u.onnx")
 
 
