@@ -8,8 +8,8 @@
 //
 // With --convolutions, these alone are measured.
 // The formats are weights with rows in the same format, which are quantized here ("mx6"), and with
-// rows of floats ("mx6 weights"), with AMX also summed in the fastest order. All are run in turn,
-// several times; the least time of each counts. With
+// rows of floats ("mx6 weights"); with AMX both are summed in the fastest order, too. All are run
+// in turn, several times; the least time of each counts. With
 // --targets, each instruction set of this processor is measured.
 #include <algorithm>
 #include <cstdio>
@@ -159,6 +159,7 @@ void RaceMatrices(const Options& options, ThreadPool& pool) {
       formats::SumOrder order;
     };
     for (const Kind& kind : {Kind{"", false, formats::SumOrder::kFixed},
+                             Kind{", fastest", false, formats::SumOrder::kFastest},
                              Kind{" weights", true, formats::SumOrder::kFixed},
                              Kind{" weights, fastest", true, formats::SumOrder::kFastest}}) {
       if (kind.order == formats::SumOrder::kFastest && !kernels::HasTiles()) continue;

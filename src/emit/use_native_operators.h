@@ -29,7 +29,7 @@ using bitpress::AccuracyLevel;
 
 struct NativeOperators {
   size_t num_nodes = 0;
-  // The products of floats that are summed in the fastest order, if that was asked for.
+  // The products that may be summed in the fastest order, if that was asked for.
   std::optional<size_t> num_fastest_sums;
   // The packed weights that are still decoded: name and reason.
   std::vector<std::pair<std::string, std::string>> omissions;

@@ -143,8 +143,7 @@ class ProductRewriter {
     const int64_t num_columns = weight.shape[1 - axis];
     weights::PackedProduct product{unpack, weight, node.input(0), "", "", "", node.name()};
     product.rows = RowsOf(node, weight);
-    if (product.rows.empty() && order_ == formats::SumOrder::kFastest &&
-        formats::HasTerms(weight.spec)) {
+    if (order_ == formats::SumOrder::kFastest && formats::HasTerms(weight.spec)) {
       product.order = order_;
       result_.num_fastest_sums = result_.num_fastest_sums.value_or(0) + 1;
     }

@@ -22,7 +22,7 @@ namespace bitpress::emit {
 // convolutions call those of our quantizers, which AddPortableFunctions adds before. `omissions`
 // has the weights that other nodes read. If `readers` is kQuick rather than kAll, FLOAT16 products
 // stay, so that other processors than CPUs multiply FLOAT16 numbers, and so do convolutions that
-// are faster as floats (packed_convolutions.h). `order`: of the sums of products of floats.
+// are faster as floats (packed_convolutions.h). `order`: of the sums of products.
 NativeOperators UseProductOperators(graph::Model& model,
                                     plan::CodeReaders readers = plan::CodeReaders::kAll,
                                     formats::SumOrder order = formats::SumOrder::kFixed);

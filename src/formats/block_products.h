@@ -14,10 +14,11 @@
 //           Tiles of AMX sum so. Short chains lose less by rounding than a long one.
 //   chain:  otherwise: one chain of fused multiply-adds from zero, in order:
 //           sum = fma(row, value, sum).
-//   terms:  in place of chain, if a model asks for the fastest order of sums and the processor has
-//           tiles. A row's number is the sum of three numbers that bfloat16 holds (TermsOf). A
-//           sum in parts adds even + odd of the first terms of a part, of the second and of the
-//           third ones. It rounds 3 times for 32 products, a chain 32 times.
+//   terms:  in place of chain and of whole, if a model asks for the fastest order of sums and the
+//           processor has tiles. A row's number is the sum of three numbers that bfloat16 holds
+//           (TermsOf); of a block format it is one of them. A sum in parts adds even + odd of the
+//           first terms of a part, of the second and of the third ones. It rounds 3 times for 32
+//           products, a chain 32 times.
 // A column's values are elements times units.
 #pragma once
 
@@ -51,9 +52,9 @@ struct SummedShape {
 
 enum class ProductSums { kWhole, kParts, kChain };
 
-// The order in which products of floats with blocks are added.
+// The order in which products with blocks are added.
 enum class SumOrder {
-  kFixed,    // one chain: the same bits on every processor
+  kFixed,    // the same bits on every processor
   kFastest,  // in terms, where the processor has tiles and there are rows enough for them
 };
 
@@ -79,8 +80,8 @@ struct PartedSum {
   }
 };
 
-// Returns whether products of floats with the format can be summed in terms: parts are as long as
-// they get. (Elements of all formats with units are exact in bfloat16.)
+// Returns whether products with the format can be summed in terms: parts are as long as they get.
+// (Elements of all formats with units are exact in bfloat16.)
 bool HasTerms(const FormatSpec& columns);
 
 // The word for SumOrder::kFastest in models.

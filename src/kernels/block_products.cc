@@ -93,15 +93,6 @@ RowForm FormOf(const ProductPanels& panels, const std::optional<formats::FormatS
   return fits ? RowForm::kBytes : RowForm::kWords;
 }
 
-// Returns whether rows of floats are multiplied in terms.
-bool AreInTerms(const ProductPanels& panels, const std::optional<formats::FormatSpec>& rows,
-                size_t num_rows, formats::SumOrder order) {
-  return order == formats::SumOrder::kFastest && HasTiles() && num_rows >= kTileRows &&
-         panels.num_blocks() > 0 && panels.has_close_units() && formats::HasTerms(panels.spec()) &&
-         panels.summed().segments == 1 &&
-         formats::SumsOf({panels.spec(), rows}) == formats::ProductSums::kChain;
-}
-
 // Returns whether tiles multiply such a product, and do so faster than vectors: these multiply few
 // rows while tiles wait for columns to be decoded, but not in blocks of 16, by words or floats.
 bool AreQuickInTiles(const ProductPanels& panels, const std::optional<formats::FormatSpec>& rows,
@@ -116,6 +107,20 @@ bool AreQuickInTiles(const ProductPanels& panels, const std::optional<formats::F
   const bool is_quick = panels.padded_block() != 16 && FormOf(panels, rows) == RowForm::kBytes;
   return num_rows >= (is_quick ? 48U : 16U) && FitsTiles(panels.rule()) &&
          FitsTiles(*formats::BlockUnitsOf(*rows));
+}
+
+// Returns whether a product is summed in terms: of the fastest order, what a processor with tiles
+// would sum otherwise.
+bool AreInTerms(const ProductPanels& panels, const std::optional<formats::FormatSpec>& rows,
+                size_t num_rows, formats::SumOrder order) {
+  if (order != formats::SumOrder::kFastest || !HasTiles() || !panels.has_close_units() ||
+      panels.num_blocks() == 0 || !formats::HasTerms(panels.spec()) ||
+      panels.summed().segments != 1) {
+    return false;
+  }
+  const formats::ProductSums sums = formats::SumsOf({panels.spec(), rows});
+  if (sums == formats::ProductSums::kChain) return num_rows >= kTileRows;
+  return sums == formats::ProductSums::kWhole && AreQuickInTiles(panels, rows, num_rows);
 }
 
 RowForm FormOf(const ProductPanels& panels, const std::optional<formats::FormatSpec>& rows,

@@ -224,49 +224,69 @@ TEST(WholeBlockProducts, EqualTheReferenceInPiecesOfTiles) {
   }
 }
 
-// Rows of floats are summed in terms if the fastest order is asked for, tiles are there and terms
-// suit the rows; else in a chain.
-TEST_P(BlockProductsInFormat, EqualTheReferenceInTerms) {
-  constexpr size_t kRows = 21;
-  for (const int64_t depth : {80, 1072}) {  // odd numbers of blocks of 16; two pieces
-    SCOPED_TRACE(depth);
-    const Columns columns(spec_, {40, depth, 1, false}, 5, /*are_close=*/true);
-    const auto of_row = static_cast<size_t>(depth);
-    std::vector<float> suitable = MatrixNumbers(kRows * of_row, 6, /*are_close=*/true);
-    suitable[0] = 0x1p-60F;  // counts as zero
-    std::fill_n(suitable.begin() + static_cast<std::ptrdiff_t>(of_row), of_row, 0.0F);
-    std::vector<float> in_terms(kRows * 40);
-    formats::ref::MultiplyInTerms(of_row, suitable, columns.values, in_terms);
-    ThreadPool pool(2);
-    OnEveryVariant([&] {
-      const ProductPanels panels(spec_, columns.view, columns.packed.view(), pool);
-      const auto multiply = [&](const std::vector<float>& rows, size_t count) {
-        return Multiply(panels, std::nullopt, rows, count, {}, SumOrder::kFastest);
-      };
-      const auto in_chain = [&](const std::vector<float>& rows) {
-        std::vector<float> c(rows.size() / of_row * 40);
-        formats::ref::MultiplyBlocks({spec_, std::nullopt}, columns.view.summed(), rows,
-                                     columns.values, c);
-        return c;
-      };
-      const BlockProduct product(panels, std::nullopt, {suitable.data(), kRows, of_row}, {},
-                                 SumOrder::kFastest);
-      const bool has_terms =
-          CurrentTarget() == "AMX" && formats::HasTerms(spec_) && panels.has_close_units();
-      EXPECT_EQ(product.has_tiles(), has_terms);
-      ExpectSameBits(multiply(suitable, kRows), has_terms ? in_terms : in_chain(suitable));
-      const std::vector<float> few(suitable.begin(),
-                                   suitable.begin() + static_cast<std::ptrdiff_t>(15 * of_row));
-      ExpectSameBits(multiply(few, 15), in_chain(few));
-      for (const float unsuitable : {0x1p41F, std::nanf(""), HUGE_VALF}) {
-        std::vector<float> rows = suitable;
-        rows[of_row + 1] = unsuitable;
-        ExpectSameBits(multiply(rows, kRows), in_chain(rows));
-      }
-      std::vector<float> tiny = suitable;
-      tiny[of_row + 1] = 0x1p-28F;  // the only one of its row
-      ExpectSameBits(multiply(tiny, kRows), in_chain(tiny));
-    });
+// Products are summed in terms if the fastest order is asked for, tiles are there and terms suit
+// the rows; else in the fixed order.
+void CheckFastestSums(const FormatSpec& spec, const std::optional<FormatSpec>& format,
+                      int64_t depth) {
+  SCOPED_TRACE(fmt::format("{} by {}, {}", spec.name, format ? format->name : "floats", depth));
+  constexpr size_t kRows = 50, kColumns = 40;
+  const Columns columns(spec, {kColumns, depth, 1, false}, 5, /*are_close=*/true);
+  const auto of_row = static_cast<size_t>(depth);
+  std::vector<float> suitable = MatrixNumbers(kRows * of_row, 6, /*are_close=*/true);
+  suitable[0] = 0x1p-60F;  // counts as zero
+  std::fill_n(suitable.begin() + static_cast<std::ptrdiff_t>(of_row), of_row, 0.0F);
+  std::vector<std::vector<float>> unsuitable;
+  for (const float number : {0x1p41F, std::nanf(""), HUGE_VALF, 0x1p-28F}) {
+    unsuitable.push_back(suitable);
+    unsuitable.back()[of_row + 1] = number;  // the only one of its row
+  }
+  const auto quantize = [&](std::vector<float>& rows) {
+    if (!format) return;
+    const auto num_rows = static_cast<int64_t>(rows.size() / of_row);
+    formats::ref::FakeQuantize(*format, rows, rows, num_rows, depth, 1);
+  };
+  quantize(suitable);
+  for (std::vector<float>& rows : unsuitable) quantize(rows);
+  // Exponents of few bits leave no such numbers.
+  std::erase_if(unsuitable, [&](const std::vector<float>& rows) {
+    const float number = std::fabs(rows[of_row + 1]);
+    return number == 0 || (number >= formats::kLeastRowOfTerms && number < 0x1p40F);
+  });
+  std::vector<float> in_terms(kRows * kColumns);
+  formats::ref::MultiplyInTerms(of_row, suitable, columns.values, in_terms);
+  const auto in_order = [&](const std::vector<float>& rows) {
+    std::vector<float> c(rows.size() / of_row * kColumns);
+    formats::ref::MultiplyBlocks({spec, format}, columns.view.summed(), rows, columns.values, c);
+    return c;
+  };
+  ThreadPool pool(2);
+  OnEveryVariant([&] {
+    const ProductPanels panels(spec, columns.view, columns.packed.view(), pool);
+    const auto multiply = [&](const std::vector<float>& rows) {
+      return Multiply(panels, format, rows, rows.size() / of_row, {}, SumOrder::kFastest);
+    };
+    const bool has_terms =
+        CurrentTarget() == "AMX" && formats::HasTerms(spec) && panels.has_close_units();
+    ExpectSameBits(multiply(suitable), has_terms ? in_terms : in_order(suitable));
+    const std::vector<float> few(suitable.begin(),
+                                 suitable.begin() + static_cast<std::ptrdiff_t>(15 * of_row));
+    ExpectSameBits(multiply(few), in_order(few));
+    for (const std::vector<float>& rows : unsuitable)
+      ExpectSameBits(multiply(rows), in_order(rows));
+  });
+}
+
+TEST_P(BlockProductsInFormat, EqualTheReferenceInTheFastestOrder) {
+  std::vector<std::optional<FormatSpec>> formats{std::nullopt};
+  for (const FormatSpec& format : {spec_, FindFormat("mx9")}) {
+    const ProductFormats both{spec_, format};
+    const bool is_whole = formats::SumsOf(both) == formats::ProductSums::kWhole;
+    if (is_whole && formats::WhyNoProduct(both).empty()) formats.emplace_back(format);
+  }
+  for (const auto& format : formats) {
+    for (const int64_t depth : {80, 1072}) {  // odd numbers of blocks of 16; several pieces
+      CheckFastestSums(spec_, format, depth);
+    }
   }
 }
 

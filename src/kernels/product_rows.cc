@@ -107,9 +107,10 @@ bool TakeFloats(const float* values, size_t count, uint16_t* out) {
   return hn::AllTrue(kDi, hn::Eq(bad, zero));
 }
 
-// Writes the terms of floats, each `stride` behind the one before. Returns the bits of the largest
-// magnitude, of which NaN is the largest. REQUIRES: count is a multiple of 16.
-uint32_t TakeTerms(const float* values, size_t count, size_t stride, uint16_t* out) {
+// Writes the first terms of floats, each `stride` behind the one before. Returns the bits of the
+// largest magnitude, of which NaN is the largest. REQUIRES: count is a multiple of 16.
+uint32_t TakeTerms(const float* values, size_t count, size_t num_terms, size_t stride,
+                   uint16_t* out) {
   constexpr hn::CappedTag<float, 16> d;
   constexpr hn::RebindToUnsigned<decltype(d)> du;
   constexpr hn::Rebind<uint16_t, decltype(d)> d16;
@@ -121,7 +122,7 @@ uint32_t TakeTerms(const float* values, size_t count, size_t stride, uint16_t* o
     const auto magnitude = hn::Abs(value);
     most = hn::Max(most, hn::BitCast(du, magnitude));
     auto rest = hn::IfThenZeroElse(hn::Lt(magnitude, least), value);
-    for (size_t term = 0; term < formats::kNumTerms; ++term) {
+    for (size_t term = 0; term < num_terms; ++term) {
       const auto bits = hn::And(hn::BitCast(du, rest), upper_half);
       hn::StoreU(hn::TruncateTo(d16, hn::ShiftRight<16>(bits)), d16, out + term * stride + k);
       rest = hn::Sub(rest, hn::BitCast(d, bits));
@@ -143,7 +144,7 @@ constexpr TakeKernel kTakeWordsTable[] = BITPRESS_DISPATCH_TABLE(TakeWords);
 constexpr TakeKernel kTakeTilesTable[] = BITPRESS_DISPATCH_TABLE(TakeTiles);
 using FloatsKernel = bool (*)(const float*, size_t, uint16_t*);
 constexpr FloatsKernel kTakeFloatsTable[] = BITPRESS_DISPATCH_TABLE(TakeFloats);
-using TermsKernel = uint32_t (*)(const float*, size_t, size_t, uint16_t*);
+using TermsKernel = uint32_t (*)(const float*, size_t, size_t, size_t, uint16_t*);
 constexpr TermsKernel kTakeTermsTable[] = BITPRESS_DISPATCH_TABLE(TakeTerms);
 
 constexpr size_t kElementsPerTask = size_t{1} << 14;
@@ -165,6 +166,7 @@ ProductRows::ProductRows(const ProductPanels& panels,
                          const std::optional<formats::FormatSpec>& format, RowForm form,
                          const float* a, size_t num_rows, size_t stride)
     : form_(form),
+      num_terms_(form == RowForm::kTerms && !format ? formats::kNumTerms : 1),
       summed_(panels.summed()),
       a_(a),
       num_rows_(num_rows),
@@ -269,13 +271,13 @@ void ProductRows::TakeTermsOfRow(size_t row, const float* values) {
     for (size_t k = 0; k < padded_block_; k += piece) {
       const size_t at = block * padded_block_ + k;
       uint16_t* const to = Terms(first, at / kTileDepth) + within + at % kTileDepth;
-      most = std::max(most, take(from + k, piece, kTile, to));
+      most = std::max(most, take(from + k, piece, num_terms_, kTile, to));
     }
   });
   // A last block of 16 elements has half a tile for itself.
   const size_t end = num_blocks_ * padded_block_;
   if (end < row_elements()) {
-    for (size_t term = 0; term < formats::kNumTerms; ++term) {
+    for (size_t term = 0; term < num_terms_; ++term) {
       uint16_t* const to = Terms(first, end / kTileDepth) + term * kTile + within;
       std::fill(to + end % kTileDepth, to + kTileDepth, uint16_t{0});
     }

@@ -22,20 +22,13 @@ namespace bitpress::kernels {
 //   kWords   whole numbers of 16 bits; of every four elements 0, 2, 1, 3
 //   kFloats  float32, quantized or not
 //   kTiles   bfloat16, elements times units, or floats (tile_rows.h)
-//   kTerms   bfloat16, three terms of a float (formats/block_products.h)
+//   kTerms   bfloat16, the terms of a float (formats/block_products.h), of which only the first is
+//   no
+//            zero if the rows have a format
 enum class RowForm { kBytes, kWords, kFloats, kTiles, kTerms };
 
 inline size_t BytesOf(RowForm form) {
-  switch (form) {
-    case RowForm::kBytes:
-      return 1;
-    case RowForm::kFloats:
-      return 4;
-    case RowForm::kTerms:
-      return 6;
-    default:
-      return 2;
-  }
+  return form == RowForm::kBytes ? 1 : form == RowForm::kFloats ? 4 : 2;
 }
 
 // Rows with whole blocks: each block is filled up with zeros as the panels have it.
@@ -71,8 +64,10 @@ class ProductRows {
   // Returns a block of kTileRows rows from `row` on, a multiple of it: a tile of each kTileDepth
   // elements, if there are so many. Rows behind the last are zeros.
   const uint16_t* tiles(size_t row, size_t block) const { return Tiles(row, block); }
-  // Returns kTileRows rows in terms from `row` on, a multiple of it: three tiles of kTileDepth
-  // elements, one for each term, and those of the next elements behind them.
+  // The terms that are stored of each element: all or the first, 1 in other forms.
+  size_t num_terms() const { return num_terms_; }
+  // Returns kTileRows rows in terms from `row` on, a multiple of it: a tile of kTileDepth elements
+  // for each term, and those of the next elements behind them.
   const uint16_t* terms(size_t row, size_t tile) const { return Terms(row, tile); }
   // Returns whether tiles take all units or all floats (tile_rows.h), or terms suit all rows, after
   // all tasks ran.
@@ -84,14 +79,14 @@ class ProductRows {
     const size_t count = num_blocks_ * padded_block_;
     return form_ == RowForm::kTerms ? RoundUp(count, kTileDepth) : count;
   }
-  size_t row_bytes() const { return row_elements() * BytesOf(form_); }
+  size_t row_bytes() const { return row_elements() * num_terms_ * BytesOf(form_); }
   uint16_t* Tiles(size_t row, size_t block) const {
     return reinterpret_cast<uint16_t*>(bytes()) +
            (row * num_blocks_ + kTileRows * block) * padded_block_;
   }
   uint16_t* Terms(size_t row, size_t tile) const {
     return reinterpret_cast<uint16_t*>(bytes()) +
-           (row * row_elements() + kTileRows * kTileDepth * tile) * formats::kNumTerms;
+           (row * row_elements() + kTileRows * kTileDepth * tile) * num_terms_;
   }
   void CopyRow(size_t row, const float* values);
   void TakeRow(size_t row, const float* values);
@@ -115,6 +110,7 @@ class ProductRows {
 
   std::optional<formats::BlockUnits> rule_;  // of whole rows
   RowForm form_;
+  size_t num_terms_;
   formats::SummedShape summed_;
   const float* a_;
   size_t num_rows_, stride_;

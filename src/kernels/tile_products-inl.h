@@ -135,8 +135,9 @@ struct ProductOperands {
 };
 
 // A piece's tiles of kTileRows rows in terms and of panels, each of which is a block here.
+template <size_t kNumTerms>
 struct TermOperands {
-  static constexpr size_t kTerms = formats::kNumTerms;
+  static constexpr size_t kTerms = kNumTerms;
   const uint16_t* first_row;
   const uint16_t* first_column;
   size_t panel_elements;
@@ -204,9 +205,15 @@ void AddPiece(const ProductTask& task, const PanelPiece& piece, const PanelPiece
     const size_t row = task.row_begin + group * kTileRows;
     float* const of_group = sums + group * kPanels * kTileRows * kPanelColumns;
     if (has_terms) {
-      const TermOperands terms{task.rows->terms(row, piece.begin * depth / kTileDepth), columns,
-                               panel_elements};
-      AddFloatTileBlocks<kPanels>(terms, panel_depth / kTileDepth, piece.begin == 0, of_group);
+      const uint16_t* const rows = task.rows->terms(row, piece.begin * depth / kTileDepth);
+      const size_t num_tiles = panel_depth / kTileDepth;
+      if (task.rows->num_terms() == 1) {
+        AddFloatTileBlocks<kPanels>(TermOperands<1>{rows, columns, panel_elements}, num_tiles,
+                                    piece.begin == 0, of_group);
+      } else {
+        AddFloatTileBlocks<kPanels>(TermOperands<formats::kNumTerms>{rows, columns, panel_elements},
+                                    num_tiles, piece.begin == 0, of_group);
+      }
       continue;
     }
     const ProductOperands operands{task.rows->tiles(row, piece.begin), columns, panel_elements,

@@ -321,8 +321,8 @@ void WarnOfSums(const QuantizeReport& report, std::vector<Warning>& warnings) {
   const std::optional<size_t>& count = report.transform.native.num_fastest_sums;
   if (!count) return;
   if (*count == 0) {
-    warnings.push_back({"no_effect", fmt::format("{} changes nothing: no product of float "
-                                                 "activations is computed from codes",
+    warnings.push_back({"no_effect", fmt::format("{} changes nothing: no matrix product is "
+                                                 "computed from codes",
                                                  OptionName("fastest_sums"))});
   } else if (!kernels::HasTiles()) {
     warnings.push_back(

@@ -161,9 +161,8 @@ def test_fastest_sums(source, tmp_path, bitpress, sessions):
     # Few rows are summed in the fixed order.
     fixed, fastest = (sessions(tmp_path / f"{name}.onnx")[0].run(None, {"x": rows(15)}) for name in ("fixed", "q"))
     assert all(np.array_equal(a, b) for a, b in zip(fixed, fastest))
-    for options in (["--config", "MX6"], ["--config", "INT4_WEIGHTS"]):
-        assert "changes nothing: no product of float activations" in bitpress.ok(
-            "quantize", source, "-o", tmp_path / "none.onnx", *options, "--fastest-sums")
+    assert "changes nothing: no matrix product" in bitpress.ok("quantize", source, "-o", tmp_path / "none.onnx", "--config", "INT4_WEIGHTS",
+                                                               "--fastest-sums")
 
 
 @pytest.mark.parametrize("name, rows_of", [
