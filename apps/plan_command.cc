@@ -47,7 +47,13 @@ void SayNotes(const std::vector<std::string>& notes) {
 }
 
 void SayImport(const interop::ImportReport& report, const std::string& file) {
-  fmt::print(stderr, "bitpress: {} tensors take the decisions of '{}'\n", report.num_rows, file);
+  if (report.num_rules > 0) {
+    fmt::print(stderr, "bitpress: the plan is made with {} settings and rules of '{}'\n",
+               report.num_rules, file);
+  }
+  if (report.num_rows > 0 || report.num_rules == 0) {
+    fmt::print(stderr, "bitpress: {} tensors take the decisions of '{}'\n", report.num_rows, file);
+  }
   if (!report.unmatched.empty()) {
     fmt::print(stderr, "bitpress: {} tensors of the file are none that this model quantizes: {}\n",
                report.unmatched.size(), SomeOf(report.unmatched));
@@ -127,7 +133,8 @@ void AddPlanCommand(CLI::App& program) {
   command
       ->add_option("--import", options->imported,
                    "take the decisions of another tool in place of the configuration's: encodings "
-                   "of AIMET, ONNX Runtime's TensorQuantOverrides, or a quantized .onnx model")
+                   "of AIMET, ONNX Runtime's TensorQuantOverrides, an ignored scope of NNCF, a "
+                   "configuration of AMD Quark or ONNX Runtime GenAI, or a quantized .onnx model")
       ->type_name("FILE");
   command
       ->add_option_function<std::string>(

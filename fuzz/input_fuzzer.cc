@@ -1,7 +1,7 @@
-// Fuzzes the readers of the smaller files that users give: arrays, tensors, plans, weights that
-// others quantized, and the files in which statistics, evaluations, moments and journals lie. The
-// first byte chooses the reader. A reader may only succeed or throw Error. Files that add up are
-// added up, and their sum must be readable.
+// Fuzzes the readers of the smaller files that users give: arrays, tensors, plans, decisions and
+// weights of other tools, and the files in which statistics, evaluations, moments and journals lie.
+// The first byte chooses the reader. A reader may only succeed or throw Error. Files that add up
+// are added up, and their sum must be readable.
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -24,6 +24,7 @@
 #include "finetune/moments_file.h"
 #include "fuzz/temporary_folder.h"
 #include "graph/model.h"
+#include "interop/decisions.h"
 #include "interop/weights_file.h"
 #include "plan/quant_plan.h"
 #include "search/goals.h"
@@ -175,6 +176,20 @@ void ReadWeights(std::string_view bytes, const char* name) {
   }
 }
 
+// Reads decisions, gives them to a configuration, and writes them as each kind of file.
+void ReadDecisions(std::string_view bytes) {
+  const fs::path path = PathOf("decisions.json");
+  std::ofstream(path, std::ios::binary)
+      .write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
+  const interop::Decisions decisions = interop::ReadDecisions(path);
+  plan::QuantConfig config;
+  interop::Configure(decisions, config);
+  for (const auto& [word, kind] : interop::kFileKindWords) {
+    std::vector<std::string> notes;
+    interop::Write(decisions, kind, notes);
+  }
+}
+
 void Run(std::string_view bytes) {
   if (bytes.empty()) return;
   const std::string_view rest = bytes.substr(1);
@@ -198,6 +213,8 @@ void Run(std::string_view bytes) {
       return ReadLearned(rest);
     case 's':
       return ReadMeasured(rest);
+    case 'd':
+      return ReadDecisions(rest);
     case 'g':
       return ReadWeights(rest, "weights.gguf");
     case 't':

@@ -14,6 +14,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
+RECORDED = Path(__file__).parent.parent / "tests" / "data" / "decisions"
 RNG = np.random.default_rng(7)
 PACKED = ["bf16", "fp16", "bfp16", "mx4", "mx6", "mx9", "mxfp8_e5m2", "mxfp8_e4m3", "mxfp6_e3m2", "mxfp6_e2m3", "mxfp4_e2m1",
           "mxint8", "bfp(bits=13, block=32)", "int2", "int4", "uint8", "int16", "uint32"]
@@ -187,6 +188,19 @@ def write_inputs(folder):
         (folder / f"{name}.pb").write_bytes(b"p" + tensor.SerializeToString())
 
 
+def write_decisions(folder):
+    """Writes a file of each kind of decisions: those that the tests recorded, and small ones."""
+    encoding = {"name": "x", "enc_type": "PER_TENSOR", "dtype": "INT", "bw": 8, "is_sym": False, "scale": [0.02], "offset": [-128]}
+    overrides = [{"match": {"name": "m"}, "exclude": True}, {"match": {"preset": "last_matmul"}, "type": "int8"}]
+    texts = {path.stem: path.read_text(encoding="utf-8") for path in sorted(RECORDED.glob("*.json"))}
+    for name, data in {"aimet": {"version": "1.0.0", "activation_encodings": [encoding], "param_encodings": []},
+                       "overrides": {"x": [{"quant_type": "QUInt8", "rmin": -1.0, "rmax": 2.0}]},
+                       "genai": {"weights": {"type": "int4", "block_size": 32, "overrides": overrides}, "moe": {"type": "mxfp4"}}}.items():
+        texts[name] = json.dumps(data)
+    for name, text in texts.items():
+        (folder / f"decisions_{name}.json").write_bytes(b"d" + text.encode())
+
+
 def write_plan(program, models, folder):
     text = subprocess.run([program, "plan", models / "conv.onnx", "--as-is", "--config", "MX6"], check=True,
                           capture_output=True).stdout
@@ -243,6 +257,7 @@ if __name__ == "__main__":
     program, folder = Path(sys.argv[1]).resolve(), Path(sys.argv[2])
     write_models(program, folder / "model")
     write_inputs(folder / "input")
+    write_decisions(folder / "input")
     write_weights(folder / "input")
     write_plan(program, folder / "model", folder / "input")
     with tempfile.TemporaryDirectory() as name:

@@ -7,7 +7,7 @@
 #include "formats/format_spec.h"
 #include "interop/decisions.h"
 #include "interop/files.h"
-#include "ops/operator_traits.h"
+#include "interop/layer_decisions.h"
 
 namespace bitpress::interop {
 namespace {
@@ -148,14 +148,6 @@ void FollowOthers(QuantPlan& plan) {
   }
 }
 
-// Returns whether all its readers add it to their products.
-bool IsBias(const Decision& decision) {
-  return !decision.uses.empty() &&
-         std::ranges::all_of(decision.uses, [&](const plan::TensorUse& use) {
-           return use.input == 2 && ops::TraitsNamed(use.op_type).is_product();
-         });
-}
-
 }  // namespace
 
 QuantPlan AsPlan(const Decisions& decisions) {
@@ -188,8 +180,14 @@ QuantPlan AsPlan(const Decisions& decisions) {
   return plan;
 }
 
+void Configure(const Decisions& decisions, plan::QuantConfig& config) {
+  for (const auto& [key, value] : decisions.settings) plan::ApplySetting(config, key, value);
+  config.rules.insert(config.rules.end(), decisions.rules.begin(), decisions.rules.end());
+}
+
 ImportReport Apply(const Decisions& decisions, QuantPlan& plan) {
-  ImportReport report{.notes = decisions.notes};
+  ImportReport report{.num_rules = decisions.settings.size() + decisions.rules.size(),
+                      .notes = decisions.notes};
   std::set<const TensorPlan*> named;
   for (const Decision& decision : decisions.tensors) {
     std::vector<TensorPlan*> rows;

@@ -1,7 +1,9 @@
 #include "interop/decisions.h"
 
 #include <algorithm>
+#include <map>
 #include <nlohmann/json.hpp>
+#include <ranges>
 
 #include "base/atomic_file.h"
 #include "base/error.h"
@@ -31,6 +33,24 @@ std::optional<IntegerBits> IntegerBitsOf(const std::string& format) {
   return IntegerBits{row->element_bits, formats::IntegerRange(row->element_type).quant_min < 0};
 }
 
+namespace {
+
+// The JSON files that are read, the ones with the most telling keys first.
+struct JsonKind {
+  bool (*is_one)(const nlohmann::json& file);
+  Decisions (*read)(const nlohmann::json& file);
+  std::string_view about;
+};
+constexpr JsonKind kJsonKinds[] = {
+    {IsAimet, FromAimet, "encodings of AIMET (param_encodings, activation_encodings or encodings)"},
+    {IsQuark, FromQuark, "a configuration of AMD Quark (global_config)"},
+    {IsGenai, FromGenai, "one of ONNX Runtime GenAI (weights, moe, io_dtype)"},
+    {IsIgnoredScope, FromIgnoredScope, "an ignored scope of NNCF (names, patterns, types)"},
+    {IsOverrides, FromOverrides,
+     "ONNX Runtime's TensorQuantOverrides (a list of objects for each tensor)"}};
+
+}  // namespace
+
 Decisions ReadDecisions(const std::filesystem::path& path) {
   if (path.extension() == ".onnx") {
     Decisions decisions = DecisionsOf(graph::Model::Load(path));
@@ -40,17 +60,53 @@ Decisions ReadDecisions(const std::filesystem::path& path) {
   }
   return WithContext(fmt::format("'{}'", PathText(path)), [&] {
     const nlohmann::json file = plan::ParseJson(ReadFile(path));
-    if (IsAimet(file)) return FromAimet(file);
-    if (IsOverrides(file)) return FromOverrides(file);
+    for (const JsonKind& kind : kJsonKinds) {
+      if (!kind.is_one(file)) continue;
+      Decisions decisions = kind.read(file);
+      for (const plan::Rule& rule : decisions.rules) plan::CheckRule(rule);
+      return decisions;
+    }
     Fail(ErrorCode::kInvalidArgument,
-         "it holds neither encodings of AIMET (param_encodings, activation_encodings or encodings) "
-         "nor ONNX Runtime's TensorQuantOverrides (a list of objects for each tensor), and is no "
-         ".onnx file");
+         "it is no .onnx file, and holds neither {}: docs/plan.md has the files that are read",
+         fmt::join(kJsonKinds | std::views::transform(&JsonKind::about), ", nor "));
   });
 }
 
+namespace {
+
+// Returns the operators that are float: those whose weight is, and of those without a weight the
+// ones that read nothing quantized. Neighbours may have quantized what a float operator reads.
+std::vector<Decisions::FloatNode> FloatNodesOf(const plan::QuantPlan& plan) {
+  struct Reads {
+    bool weight = false;
+    bool quantized_weight = false;
+    bool quantized = false;
+  };
+  std::vector<Decisions::FloatNode> nodes;
+  std::map<std::string, Reads> reads;
+  for (const plan::TensorPlan& row : plan.tensors) {
+    for (const plan::TensorUse& use : row.uses) {
+      const auto [at, is_new] = reads.try_emplace(use.node);
+      if (is_new) nodes.push_back({use.node, use.op_type});
+      at->second.quantized |= row.is_quantized();
+      if (row.role != plan::Role::kWeight) continue;
+      at->second.weight = true;
+      at->second.quantized_weight |= row.is_quantized();
+    }
+  }
+  for (Decisions::FloatNode& node : nodes) node.has_weight = reads.at(node.name).weight;
+  std::erase_if(nodes, [&](const Decisions::FloatNode& node) {
+    const Reads& its = reads.at(node.name);
+    return its.weight ? its.quantized_weight : its.quantized;
+  });
+  return nodes;
+}
+
+}  // namespace
+
 Decisions DecisionsOf(const plan::QuantPlan& plan) {
   Decisions decisions;
+  decisions.float_nodes = FloatNodesOf(plan);
   for (const plan::TensorPlan& row : plan.tensors) {
     if (!row.is_quantized()) continue;
     Decision decision{.value = row.value,
@@ -62,12 +118,15 @@ Decisions DecisionsOf(const plan::QuantPlan& plan) {
       decision.granularity = row.integer->granularity;
       decision.block_size = row.integer->block_size;
       decision.is_symmetric = row.integer->is_symmetric;
+      decision.is_dynamic = row.is_dynamic();
+      decision.range = row.integer->range;
+      decision.scale_kind = row.integer->scale_kind;
       if (row.integer->params) decision.params = {*row.integer->params};
       const auto shared =
           std::ranges::find(plan.tensors, row.integer->shares, &plan::TensorPlan::value);
-      if (!row.integer->shares.empty() && shared != plan.tensors.end() && shared->integer &&
-          shared->integer->params) {
-        decision.params = {*shared->integer->params};
+      if (!row.integer->shares.empty() && shared != plan.tensors.end() && shared->integer) {
+        decision.range = shared->integer->range;
+        if (shared->integer->params) decision.params = {*shared->integer->params};
       }
       if (!row.integer->channel_params.empty()) decision.params = row.integer->channel_params;
     }
@@ -77,10 +136,21 @@ Decisions DecisionsOf(const plan::QuantPlan& plan) {
 }
 
 std::string Write(const Decisions& decisions, FileKind kind, std::vector<std::string>& notes) {
-  const nlohmann::ordered_json file = kind == FileKind::kOverrides
-                                          ? ToOverrides(decisions, notes)
-                                          : ToAimet(decisions, kind, notes);
-  return file.dump(1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+  const auto file = [&]() -> nlohmann::ordered_json {
+    switch (kind) {
+      case FileKind::kOverrides:
+        return ToOverrides(decisions, notes);
+      case FileKind::kNncf:
+        return ToIgnoredScope(decisions, notes);
+      case FileKind::kGenai:
+        return ToGenai(decisions, notes);
+      case FileKind::kQuark:
+        return ToQuark(decisions, notes);
+      default:
+        return ToAimet(decisions, kind, notes);
+    }
+  };
+  return file().dump(1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
 }
 
 }  // namespace bitpress::interop

@@ -31,12 +31,18 @@ enum class FileKind {
   kAimet100,   // the same, an object for each tensor
   kAimet200,   // the same in the words of ONNX's QuantizeLinear
   kOverrides,  // ONNX Runtime's TensorQuantOverrides
+  kNncf,       // the IgnoredScope of NNCF: which operators stay float
+  kGenai,      // the QuantConfig of ONNX Runtime GenAI's model builder: weights of a decoder
+  kQuark,      // the QConfig of AMD Quark
 };
-inline constexpr std::array<std::pair<std::string_view, FileKind>, 4> kFileKindWords{
+inline constexpr std::array<std::pair<std::string_view, FileKind>, 7> kFileKindWords{
     {{"aimet-0.6.1", FileKind::kAimet061},
      {"aimet-1.0.0", FileKind::kAimet100},
      {"aimet-2.0.0", FileKind::kAimet200},
-     {"onnxruntime", FileKind::kOverrides}}};
+     {"onnxruntime", FileKind::kOverrides},
+     {"nncf", FileKind::kNncf},
+     {"genai", FileKind::kGenai},
+     {"quark", FileKind::kQuark}}};
 constexpr Words<FileKind> FieldWords(const FileKind*) { return kFileKindWords; }
 
 // The decision for a tensor.
@@ -52,12 +58,25 @@ struct Decision {
   bool is_dynamic = false;  // its scale is computed at run time
   // One for the tensor, or one for each index of the axis. Empty: the file gives no scales.
   std::vector<formats::QParams> params = {};
+  // How a plan chooses the scale where it does not give it.
+  plan::RangeMethod range = {};
+  formats::ScaleKind scale_kind = formats::ScaleKind::kFloat;
 };
 
 struct Decisions {
   std::vector<Decision> tensors = {};
   // The file names every quantized tensor, so that others are float.
   bool names_all = true;
+  // What a file says of all operators or of some, in the words of configurations.
+  std::vector<std::pair<std::string, std::string>> settings = {};
+  std::vector<plan::Rule> rules = {};
+  // Operators of a plan or model that read nothing quantized, though they could.
+  struct FloatNode {
+    std::string name;
+    std::string op_type;
+    bool has_weight = false;
+  };
+  std::vector<FloatNode> float_nodes = {};
   // Statements of the file that no plan can make, one sentence each.
   std::vector<std::string> notes = {};
 };
@@ -76,8 +95,12 @@ std::string Write(const Decisions& decisions, FileKind kind, std::vector<std::st
 // Returns a plan that says what was decided, for rules about plans. It cannot be carried out.
 plan::QuantPlan AsPlan(const Decisions& decisions);
 
+// Gives a configuration the settings and rules of the decisions, before a plan is made of it.
+void Configure(const Decisions& decisions, plan::QuantConfig& config);
+
 struct ImportReport {
   size_t num_rows = 0;                      // rows of the plan that took a decision
+  size_t num_rules = 0;                     // settings and rules that the plan was made with
   std::vector<std::string> unmatched = {};  // tensors of the file that the plan does not have
   std::vector<std::string> now_float = {};  // quantized rows that the file does not name
   std::vector<std::string> notes = {};
@@ -86,6 +109,8 @@ struct ImportReport {
 constexpr auto FieldsOf(const ImportReport*) {
   return std::tuple(
       Field{"num_rows", &ImportReport::num_rows, "Tensors of the plan that took a decision."},
+      Field{"num_rules", &ImportReport::num_rules,
+            "Settings and rules of the file that the plan was made with."},
       Field{"unmatched", &ImportReport::unmatched,
             "Tensors of the file that the plan does not have."},
       Field{"now_float", &ImportReport::now_float,

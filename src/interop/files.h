@@ -35,4 +35,20 @@ bool IsOverrides(const nlohmann::json& file);
 Decisions FromOverrides(const nlohmann::json& file);
 nlohmann::ordered_json ToOverrides(const Decisions& decisions, std::vector<std::string>& notes);
 
+// NNCF's IgnoredScope, alone or as "ignored_scope" of a configuration of OpenVINO's tools.
+bool IsIgnoredScope(const nlohmann::json& file);
+Decisions FromIgnoredScope(const nlohmann::json& file);
+nlohmann::ordered_json ToIgnoredScope(const Decisions& decisions, std::vector<std::string>& notes);
+
+// The QuantConfig of ONNX Runtime GenAI's model builder, alone or as "quantization" or
+// "target_options" of its configuration.
+bool IsGenai(const nlohmann::json& file);
+Decisions FromGenai(const nlohmann::json& file);
+nlohmann::ordered_json ToGenai(const Decisions& decisions, std::vector<std::string>& notes);
+
+// The dictionary of AMD Quark's QConfig.
+bool IsQuark(const nlohmann::json& file);
+Decisions FromQuark(const nlohmann::json& file);
+nlohmann::ordered_json ToQuark(const Decisions& decisions, std::vector<std::string>& notes);
+
 }  // namespace bitpress::interop

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <fstream>
+#include <functional>
 #include <string>
 
 #include "base/error.h"
@@ -102,6 +103,175 @@ TEST(Overrides, SayWhatTheyCannotSay) {
               testing::ElementsAre("'x' is left out: mx6", "'w' is left out: int4 in blocks"));
 }
 
+std::string ErrorOf(Decisions (*read)(const nlohmann::json&), const char* text) {
+  try {
+    read(Parse(text));
+  } catch (const Error& refused) {
+    return refused.what();
+  }
+  return "";
+}
+
+// A rule as text, as people write it.
+std::vector<std::string> RuleTexts(const Decisions& decisions) {
+  std::vector<std::string> texts;
+  for (const plan::Rule& rule : decisions.rules) texts.push_back(plan::RuleText(rule));
+  return texts;
+}
+
+TEST(IgnoredScope, BecomesRules) {
+  const Decisions read = FromIgnoredScope(Parse(R"({"names":["stem"],"patterns":["conv_\\d"],
+    "types":["Multiply","Gemm"],"subgraphs":[{"inputs":["a"],"outputs":["b"]}],"validate":false})"));
+  EXPECT_THAT(RuleTexts(read), testing::ElementsAre("names=stem: exclude, optional",
+                                                    "nodes=(?:conv_\\d)[^]*: exclude, optional",
+                                                    "op_types=Mul;Gemm: exclude, optional",
+                                                    "from=a to=b: exclude, optional"));
+  EXPECT_THAT(read.notes, testing::ElementsAre("types: 'Multiply' is read as ONNX's Mul"));
+  // As OpenVINO's tools hold it. `validate` is true by default.
+  const Decisions held = FromIgnoredScope(
+      Parse(R"({"quantization_config":{"bits":8,"ignored_scope":{"names":["stem"]}}})"));
+  EXPECT_THAT(RuleTexts(held), testing::ElementsAre("names=stem: exclude"));
+  EXPECT_THAT(held.notes, testing::ElementsAre(HasSubstr("'bits' is left out")));
+}
+
+// A pattern of NNCF fits the beginning of a name.
+TEST(IgnoredScope, PatternsFitTheBeginning) {
+  const plan::QuantPlan plan = [] {
+    plan::QuantConfig config = plan::ConfigByName("INT8");
+    Configure(FromIgnoredScope(Parse(R"({"patterns":["conv_[02]|gemm"]})")), config);
+    return plan::MakePlan(config, plan::LoadModel("convnet.onnx"), "test");
+  }();
+  std::vector<std::string> names;
+  for (const Decisions::FloatNode& node : DecisionsOf(plan).float_nodes) names.push_back(node.name);
+  EXPECT_THAT(names, testing::UnorderedElementsAre("conv_0", "conv_2", "gemm_8"));
+}
+
+TEST(IgnoredScope, NamesWhatIsWrong) {
+  EXPECT_THAT(ErrorOf(FromIgnoredScope, R"({"names":["a"],"pattern":["b"]})"),
+              HasSubstr("'patterns'"));
+  EXPECT_THAT(ErrorOf(FromIgnoredScope, R"({"names":[1]})"), HasSubstr("'names'"));
+  EXPECT_THAT(ErrorOf(FromIgnoredScope, R"({"subgraphs":[{"inputs":["a"],"outputs":[]}]})"),
+              HasSubstr("inputs and outputs"));
+}
+
+TEST(Genai, FirstOverrideCounts) {
+  const Decisions read = FromGenai(Parse(R"({"weights":{"type":"int4","block_size":64,
+    "method":"k_quant","accuracy_level":4,"op_types":["MatMul","Gather"],"overrides":[
+      {"match":{"name":"a"},"exclude":true},{"match":{"preset":"last_matmul"},"type":"int8"},
+      {"match":{"preset":"mixed_layers"},"type":"int8"}]},
+    "moe":{"type":"mxfp4"},"io_dtype":"fp16"})"));
+  using testing::Pair;
+  EXPECT_THAT(read.settings,
+              testing::ElementsAre(Pair("weights", "int4"), Pair("weight_symmetric", "true"),
+                                   Pair("weight_granularity", "per_block"),
+                                   Pair("weight_block_size", "64"), Pair("activations", "none"),
+                                   Pair("weight_range", "mse"), Pair("embeddings", "int4")));
+  EXPECT_THAT(RuleTexts(read),
+              testing::ElementsAre("not_op_types=MatMul;Gather;MoE: exclude, optional",
+                                   "roles=lm_head: weights=int8, embeddings=int8",
+                                   "names=a: weights=none, embeddings=none",
+                                   "op_types=MoE: weights=mxfp4_e2m1, optional"));
+  EXPECT_THAT(read.notes,
+              testing::ElementsAre(HasSubstr("--accuracy-level 4"), HasSubstr("'mixed_layers'"),
+                                   HasSubstr("'io_dtype' is left out")));
+  const Decisions rows = FromGenai(Parse(
+      R"({"quantization":{"weights":{"type":"int8","symmetric":false,"block_size":"per_channel"}}})"));
+  EXPECT_THAT(rows.settings,
+              testing::IsSupersetOf({Pair("weights", "uint8"), Pair("weight_symmetric", "false"),
+                                     Pair("weight_granularity", "per_axis")}));
+}
+
+TEST(Genai, NamesWhatIsWrong) {
+  EXPECT_THAT(ErrorOf(FromGenai, R"({"weights":{"type":"int5"}})"), HasSubstr("type 'int5'"));
+  EXPECT_THAT(ErrorOf(FromGenai, R"({"weights":{"typ":"int4"}})"), HasSubstr("'type'"));
+  EXPECT_THAT(ErrorOf(FromGenai, R"({"weights":{"overrides":[{"match":{"name":"a"}}]}})"),
+              HasSubstr("a type, or exclude"));
+  EXPECT_THAT(
+      ErrorOf(FromGenai, R"({"weights":{"overrides":[{"match":{"preset":"all"},"type":"int8"}]}})"),
+      HasSubstr("preset 'all'"));
+}
+
+// Layers of MatMul in integers of 4 and 8 bits.
+TEST(Genai, WritesTheMostFrequentTypeAndOverrides) {
+  Decisions decisions;
+  const auto add = [&](const std::string& node, const std::string& op_type,
+                       const std::string& format, int64_t block_size) {
+    decisions.tensors.push_back({.value = node + ".weight",
+                                 .uses = {{node, op_type, 1}},
+                                 .is_constant = true,
+                                 .format = format,
+                                 .granularity = Granularity::kPerBlock,
+                                 .block_size = block_size});
+  };
+  add("a", "MatMul", "int4", 32);
+  add("b", "MatMul", "int4", 32);
+  add("c", "MatMul", "int8", 32);
+  add("d", "MatMul", "int4", 64);
+  add("h", "MatMul", "mx6", 0);
+  add("e", "Conv", "int4", 32);
+  decisions.float_nodes = {{"f", "MatMul", true}, {"g", "Conv", true}, {"i", "MatMul"}};
+  std::vector<std::string> notes;
+  const nlohmann::ordered_json weights = ToGenai(decisions, notes)["weights"];
+  EXPECT_EQ(weights["type"], "int4");
+  EXPECT_EQ(weights["block_size"], 32);
+  EXPECT_EQ(weights["overrides"], nlohmann::ordered_json::parse(R"([
+    {"match":{"name":"c"},"type":"int8"},{"match":{"name":"h"},"exclude":true},
+    {"match":{"name":"f"},"exclude":true}])"));
+  EXPECT_THAT(notes, testing::ElementsAre(HasSubstr("'d.weight': symmetry and blocks"),
+                                          HasSubstr("'h.weight' is left out: mx6; it is float"),
+                                          HasSubstr("'e.weight' is left out: int4 of a Conv")));
+}
+
+TEST(Quark, SmallerPartsCountMore) {
+  const Decisions read = FromQuark(Parse(R"({"global_config":{
+      "input_tensors":{"symmetric":false,"scale_type":"ScaleType.PowerOf2",
+        "calibration_method":"CalibMethod.Percentile","data_type":"UInt8"},
+      "weight":{"symmetric":true,"calibration_method":"CalibMethod.MinMSE",
+        "quant_granularity":"QuantGranularity.Channel","data_type":"Int8"}},
+    "specific_layer_config":[[{"weight":{"data_type":"MX6"}},["head",[["a"],["b"]]]]],
+    "layer_type_config":[[null,["Add"]]],"exclude":["stem","^dep.*",[[["a"],["b"]]]],
+    "algo_config":[{"name":"cle"}],"extra_options":{"Percentile":99.9,"Int32Bias":true}})"));
+  using testing::Pair;
+  EXPECT_THAT(read.settings,
+              testing::IsSupersetOf(
+                  {Pair("activations", "uint8"), Pair("activation_scale_kind", "power_of_two"),
+                   Pair("activation_range", "percentile(99.9)"), Pair("weights", "int8"),
+                   Pair("weight_range", "mse"), Pair("weight_granularity", "per_axis")}));
+  EXPECT_THAT(
+      RuleTexts(read),
+      testing::ElementsAre("op_types=Add: exclude, optional", "names=head: weights=mx6, optional",
+                           "from=a to=b: weights=mx6", "names=stem: exclude, optional",
+                           "nodes=^dep.*: exclude, optional", "from=a to=b: exclude"));
+  EXPECT_THAT(read.notes, testing::ElementsAre("extra_options: 'Int32Bias' is left out",
+                                               "algo_config: 'cle' is left out"));
+}
+
+TEST(Quark, NamesWhatIsWrong) {
+  EXPECT_THAT(ErrorOf(FromQuark, R"({"global_config":{"weight":{"data_type":"Int9"}}})"),
+              HasSubstr("data_type 'Int9'"));
+  EXPECT_THAT(ErrorOf(FromQuark, R"({"global_config":{"weights":{}}})"), HasSubstr("'weight'"));
+  EXPECT_THAT(ErrorOf(FromQuark, R"({"global_config":{},"exclude":[3]})"),
+              HasSubstr("3 is neither"));
+  EXPECT_THAT(ErrorOf(FromQuark, R"({"global_config":{},"layer_type_config":[["Add"]]})"),
+              HasSubstr("pairs [layer, names]"));
+}
+
+TEST(Quark, SaysWhatItCannotSay) {
+  Decisions decisions;
+  decisions.tensors.push_back({.value = "x", .format = "fp8_e4m3"});
+  decisions.tensors.push_back({.value = "y", .format = "uint8", .is_dynamic = true});
+  decisions.tensors.push_back({.value = "z",
+                               .format = "uint8",
+                               .params = {{1.0F, 0}},
+                               .range = {.kind = plan::RangeMethod::Kind::kMae}});
+  std::vector<std::string> notes;
+  ToQuark(decisions, notes);
+  EXPECT_THAT(notes, testing::ElementsAre("'x' is left out: fp8_e4m3",
+                                          "'y' is left out: uint8 with scales at run time",
+                                          "'z': its range method is left out: mae",
+                                          HasSubstr("scales of 1 tensors are left out")));
+}
+
 plan::QuantPlan PlanOfConvnet() { return plan::PlanFor(plan::LoadModel("convnet.onnx"), "INT8"); }
 
 const plan::TensorPlan& RowOf(const plan::QuantPlan& plan, plan::Role role) {
@@ -110,7 +280,40 @@ const plan::TensorPlan& RowOf(const plan::QuantPlan& plan, plan::Role role) {
   });
 }
 
-// A plan with scales, as each kind of file and back: the same plan.
+// A plan in which one layer is float, as a file that says so and back: the same plan. The file of a
+// configuration gives formats, too, so that it is read for a plan with others.
+TEST(Configure, ThroughAFileAndBack) {
+  const auto make = [](const char* preset, const std::function<void(plan::QuantConfig&)>& change) {
+    plan::QuantConfig config = plan::ConfigByName(preset);
+    change(config);
+    return plan::MakePlan(config, plan::LoadModel("convnet.onnx"), "test");
+  };
+  const plan::QuantPlan given = make("A8W8", [](plan::QuantConfig& config) {
+    config.rules.push_back(plan::ParseRule("names=conv_2: exclude"));
+    config.rules.push_back(plan::ParseRule("names=gemm_8: weights=int16"));
+  });
+  for (const auto& [kind, preset] :
+       {std::pair(FileKind::kNncf, "A8W8"), {FileKind::kQuark, "INT8"}}) {
+    SCOPED_TRACE(preset);
+    ScratchFolder folder;
+    const auto path = folder.path() / "decisions.json";
+    std::vector<std::string> notes;
+    std::ofstream(path) << Write(DecisionsOf(given), kind, notes);
+    const plan::QuantPlan made = make(preset, [&](plan::QuantConfig& config) {
+      Configure(ReadDecisions(path), config);
+      if (kind == FileKind::kNncf) {
+        config.rules.push_back(plan::ParseRule("names=gemm_8: weights=int16"));
+      }
+    });
+    ASSERT_EQ(made.tensors.size(), given.tensors.size());
+    for (size_t i = 0; i < made.tensors.size(); ++i) {
+      EXPECT_EQ(made.tensors[i].value, given.tensors[i].value);
+      EXPECT_EQ(made.tensors[i].format, given.tensors[i].format) << made.tensors[i].value;
+    }
+  }
+}
+
+// A plan with scales, as each kind of file for tensors and back: the same plan.
 TEST(Apply, ThroughEachKindOfFileAndBack) {
   plan::QuantPlan given = PlanOfConvnet();
   for (plan::TensorPlan& row : given.tensors) {
@@ -124,6 +327,7 @@ TEST(Apply, ThroughEachKindOfFileAndBack) {
     }
   }
   for (const auto& [word, kind] : kFileKindWords) {
+    if (kind > FileKind::kOverrides) continue;
     SCOPED_TRACE(word);
     ScratchFolder folder;
     const auto path = folder.path() / "decisions.json";

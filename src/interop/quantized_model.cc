@@ -11,6 +11,7 @@
 #include "base/text.h"
 #include "interop/decisions.h"
 #include "interop/files.h"
+#include "ops/operator_traits.h"
 #include "ops/quantizer_nodes.h"
 
 namespace bitpress::interop {
@@ -51,6 +52,7 @@ class ModelReader {
       if (node.op_type().starts_with(kOurPacked)) ReadOurs(node, kOurPacked, "");
       if (node.op_type().starts_with("QLinear")) operators_on_codes_.insert(node.op_type());
     }
+    AddFloatNodes();
     if (!operators_on_codes_.empty()) {
       decisions_.notes.push_back(
           fmt::format("parameters inside {} are not read: give the model "
@@ -61,6 +63,21 @@ class ModelReader {
   }
 
  private:
+  // Adds the operators that multiply by a float. Their inputs may be of integers.
+  void AddFloatNodes() {
+    std::set<std::string> quantized;
+    for (const Decision& decision : decisions_.tensors) {
+      for (const plan::TensorUse& use : decision.uses) {
+        if (use.input == 1) quantized.insert(use.node);
+      }
+    }
+    for (const Node& node : model_.AllNodes()) {
+      if (!ops::TraitsOf(node).is_product() || quantized.contains(index_.KeyOf(node))) continue;
+      decisions_.float_nodes.push_back(
+          {index_.KeyOf(node), node.op_type(), model_.IsInitializer(node.input(1))});
+    }
+  }
+
   std::vector<plan::TensorUse> UsesOf(const std::string& value) const {
     std::vector<plan::TensorUse> uses;
     for (const graph::Use& use : model_.AllUses(value)) {

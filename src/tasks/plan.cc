@@ -22,15 +22,20 @@ plan::QuantPlan Make(const fs::path& model, plan::QuantConfig config,
                      interop::ImportReport* report) {
   CheckPasses(disabled_passes);
   const plan::TargetProfile profile = plan::ProfileOf(target);
+  if (imported != nullptr) {
+    WithContext("the imported decisions", [&] { interop::Configure(*imported, config); });
+  }
   plan::AdaptTo(profile, config);
   const graph::Model prepared = rewrite::Prepare(model, {.preparation = preparation,
                                                          .rewrites = plan::ResolveRewrites(config),
                                                          .disabled_passes = disabled_passes});
-  plan::QuantPlan plan = plan::MakePlan(config, prepared, PathText(model.filename()));
+  std::vector<std::string> unmatched;
+  plan::QuantPlan plan = plan::MakePlan(config, prepared, PathText(model.filename()), &unmatched);
   plan::FixScales(profile, prepared, plan);
   if (imported != nullptr) {
     *report =
         WithContext("the imported decisions", [&] { return interop::Apply(*imported, plan); });
+    report->notes.insert(report->notes.end(), unmatched.begin(), unmatched.end());
   }
   plan::CheckRules(profile, plan, prepared);
   return plan;

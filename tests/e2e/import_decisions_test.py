@@ -1,6 +1,11 @@
 """`plan --import` and `--export`: what other quantizers decided, in a plan and back."""
 
+import importlib.util
 import json
+import sys
+import types
+import unittest.mock
+from pathlib import Path
 
 import models
 import numpy as np
@@ -9,6 +14,9 @@ import onnxruntime
 import pytest
 from onnx import numpy_helper
 from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantType, quantize_static
+
+
+DECISIONS = Path(__file__).parent.parent / "data" / "decisions"
 
 
 class Reader(CalibrationDataReader):
@@ -75,6 +83,90 @@ def test_the_same_through_a_file(bitpress, theirs, tmp_path, kind):
             assert named[row["value"]]["scale"] == pytest.approx(row["scale"]) and named[row["value"]].get("zero_point") == row.get("zero_point")
 
 
+def rows_of(path):
+    return {row["value"]: row for row in json.loads(path.read_text())["tensors"]}
+
+
+def test_the_ignored_scope_that_nncf_writes(bitpress, conv_path, tmp_path):
+    """Recorded with dataclasses.asdict(nncf.IgnoredScope(...)) of NNCF 3.4, and written with its fields."""
+    recorded = DECISIONS / "nncf.json"
+    plan, written = tmp_path / "plan.json", tmp_path / "scope.json"
+    done = bitpress.run("plan", conv_path, "--config", "INT8", "--import", recorded, "-o", plan)
+    assert "4 settings and rules" in done.stderr
+    assert all(row["format"] == "none" for row in rows_of(plan).values())
+    done = bitpress.run("plan", conv_path, "--config", "INT8", "--rule", "names=head;stem: exclude", "--export", "nncf", "-o", written)
+    assert "formats and scales of" in done.stderr
+    scope = json.loads(written.read_text())
+    assert set(scope) == set(json.loads(recorded.read_text())) and scope["names"] == ["head", "stem"] and scope["validate"] is True
+    bitpress.ok("plan", conv_path, "--config", "INT8", "--import", written, "-o", plan)
+    excluded = tmp_path / "excluded.json"
+    bitpress.ok("plan", conv_path, "--config", "INT8", "--rule", "names=head;stem: exclude", "-o", excluded)
+    assert rows_of(plan) == rows_of(excluded)
+    written.write_text(json.dumps({**scope, "names": ["steam"]}))
+    assert "'steam'" in bitpress.error("plan", conv_path, "--config", "INT8", "--import", written)
+    written.write_text(json.dumps({**scope, "names": ["steam"], "validate": False}))
+    assert "'steam' matches no node" in bitpress.run("plan", conv_path, "--config", "INT8", "--import", written).stderr
+
+
+def test_float_operators_of_a_quantized_model_are_an_ignored_scope(bitpress, conv_path, tmp_path):
+    model, scope = tmp_path / "quantized.onnx", tmp_path / "scope.json"
+    samples = models.save_noise(tmp_path / "samples", (1, 3, 20, 20), 4)
+    bitpress.ok("quantize", conv_path, "-o", model, "--config", "INT8", "--data", samples, "--rule", "names=depthwise: exclude")
+    bitpress.ok("plan", model, "--export", "nncf", "-o", scope)
+    assert json.loads(scope.read_text())["names"] == ["depthwise"]
+
+
+def test_the_configuration_that_quark_writes(bitpress, conv_path, tmp_path):
+    """Recorded with QConfig(...).to_dict() of AMD Quark 0.13, and written with its fields."""
+    recorded = DECISIONS / "quark.json"
+    plan, written = tmp_path / "plan.json", tmp_path / "quark.json"
+    done = bitpress.run("plan", conv_path, "--config", "INT8", "--import", recorded, "-o", plan)
+    assert "'Int32Bias' is left out" in done.stderr and "'adaround' is left out" in done.stderr
+    formats = {value: row["format"] for value, row in rows_of(plan).items()}
+    assert formats["head.weight"] == "int16" and formats["flat"] == "uint8" and formats["project.weight"] == formats["image"] == "none"
+    assert rows_of(plan)["flat"]["range"] == "percentile(99.99)"
+    words = ["--config", "A8W8", "--rule", "names=stem: exclude", "--rule", "names=head: weights=mx6, activations=mx6"]
+    bitpress.ok("plan", conv_path, *words, "--export", "quark", "-o", written)
+    config = json.loads(written.read_text())
+    assert set(config) <= set(json.loads(recorded.read_text())) and config["exclude"] == ["stem"]
+    (layer, names), = config["specific_layer_config"]
+    assert names == ["head"] and layer["weight"]["data_type"] == "MX6"
+    bitpress.ok("plan", conv_path, "--config", "INT8", "--import", written, "-o", plan)
+    given = tmp_path / "given.json"
+    bitpress.ok("plan", conv_path, *words, "-o", given)
+    assert {value: row["format"] for value, row in rows_of(plan).items()} == {value: row["format"] for value, row in rows_of(given).items()}
+
+
+def builder_configs():
+    """The classes of the installed onnxruntime-genai, whose module needs another package for the names of types only."""
+    found = importlib.util.find_spec("onnxruntime_genai")
+    path = Path(found.submodule_search_locations[0], "models", "quantization", "quant_config.py")
+    types_only = types.ModuleType("onnx_ir")
+    types_only.DataType = types.SimpleNamespace(INT4="int4")
+    spec = importlib.util.spec_from_file_location("quant_config_of_genai", path)
+    module = importlib.util.module_from_spec(spec)
+    with unittest.mock.patch.dict(sys.modules, {"onnx_ir": types_only, spec.name: module}):
+        spec.loader.exec_module(module)
+    return module
+
+
+def test_the_configuration_of_genai_both_ways(bitpress, matmul_path, tmp_path):
+    genai = builder_configs().QuantConfig
+    given = genai.from_extra_options({"block_size": 64, "nodes_to_exclude": ["make_query"], "algo_config": "rtn"}, "int4", "cpu")
+    path, plan, written = tmp_path / "genai.json", tmp_path / "plan.json", tmp_path / "written.json"
+    path.write_text(json.dumps(given.to_dict()))
+    done = bitpress.run("plan", matmul_path, "--config", "INT4_WEIGHTS", "--import", path, "-o", plan)
+    assert "--accuracy-level 4" in done.stderr
+    rows = rows_of(plan)
+    assert rows["query"]["format"] == "none"
+    key = rows["key"]
+    assert (key["format"], key["granularity"], key["block_size"], key["symmetric"]) == ("int4", "per_block", 64, True)
+    bitpress.ok("plan", matmul_path, "--config", "INT4_WEIGHTS", "--import", path, "--export", "genai", "-o", written)
+    again = genai.from_json(str(written))
+    assert (again.weights.type, again.weights.block_size, again.weights.symmetric) == ("int4", 64, True)
+    assert again.weights.overrides == given.weights.overrides
+
+
 def test_what_an_import_does_not_take_is_said(bitpress, conv_path, tmp_path):
     decisions = tmp_path / "model.encodings"
     decisions.write_text(json.dumps({"version": "1.0.0", "param_encodings": [], "activation_encodings": [
@@ -86,4 +178,4 @@ def test_what_an_import_does_not_take_is_said(bitpress, conv_path, tmp_path):
     assert row["value"] == "image" and row["scale"] == pytest.approx(0.02) and all(other["format"] == "none" for other in others)
     assert "--config" in bitpress.error("plan", conv_path, "-o", tmp_path / "p.json")
     decisions.write_text("[1]")
-    assert "TensorQuantOverrides" in bitpress.error("plan", conv_path, "--config", "INT8", "--import", decisions)
+    assert "ignored scope of NNCF" in bitpress.error("plan", conv_path, "--config", "INT8", "--import", decisions)
