@@ -153,6 +153,8 @@ def compare(arguments, folder: Path) -> list:
     scratch = folder / "scratch"
     scratch.mkdir()
     for job in jobs([tool for tool in arguments.only if tool in pythons], tuned):
+        if arguments.configs and job.config not in arguments.configs:
+            continue
         output = folder / "quantized.onnx"
         if job.tool == "bitpress":
             command = [program, "quantize", arguments.model, "-o", output, "--config", job.config, "--data", samples, "--check", "off"]
@@ -182,6 +184,7 @@ def main() -> int:
     parser.add_argument("--image", default=IMAGE, metavar="SPEC", help=f"resize, crop, mean, std (default: {IMAGE})")
     parser.add_argument("--samples", type=int, default=100, metavar="N", help="photos to calibrate with (default: 100)")
     parser.add_argument("--only", nargs="+", choices=list(TOOLS), default=list(TOOLS), metavar="TOOL", help=f"of {', '.join(TOOLS)}")
+    parser.add_argument("--configs", nargs="+", metavar="CONFIG", help="only these configurations, in the words of jobs.py (default: all)")
     parser.add_argument("--finetune", nargs="*", choices=TUNABLE, metavar="FORMAT",
                         help="also what the tools learn, in these formats or in all; 40 minutes a format with AMD Quark")
     parser.add_argument("--timeout", type=float, default=7200, metavar="S", help="seconds for one model (default: 7200)")

@@ -32,13 +32,20 @@ TOOLS = {
                shown=("onnx-neural-compressor", "onnxruntime", "onnx")),
     "quark": Tool("AMD Quark", ("amd-quark", "torch", "onnxruntime", "onnx", "numpy", "setuptools", "ninja"), "quantize_quark.py",
                   "https://download.pytorch.org/whl/cpu", ("amd-quark", "torch", "onnxruntime", "onnx")),
+    "nncf": Tool("NNCF", ("nncf", "onnx", "onnxruntime", "openvino"), "quantize_nncf.py", shown=("nncf", "onnxruntime")),
+    "modelopt": Tool("NVIDIA Model-Optimizer", ("nvidia-modelopt[onnx]",), "quantize_modelopt.py", "https://download.pytorch.org/whl/cpu",
+                     ("nvidia-modelopt",)),
+    "aimet": Tool("AIMET ONNX", ("aimet-onnx",), "quantize_aimet.py", "https://download.pytorch.org/whl/cpu", ("aimet-onnx", "onnxruntime")),
 }
 
 
 def jobs(only: list, tuned: list) -> list:
     """All jobs of the tools, in the order of the table; those of `tuned` again at the end, with what the tools learn."""
     every = [Job("bitpress", "INT8", "INT8, per channel"), Job("ort", "minmax", "U8S8 QDQ, per channel, MinMax"),
-             Job("ort", "percentile", "U8S8 QDQ, per channel, Percentile"), Job("nc", "static", "U8S8 QDQ, per channel, MinMax")]
+             Job("ort", "percentile", "U8S8 QDQ, per channel, Percentile"), Job("nc", "static", "U8S8 QDQ, per channel, MinMax"),
+             Job("nncf", "PERFORMANCE", "preset PERFORMANCE"), Job("nncf", "MIXED", "preset MIXED"),
+             Job("modelopt", "entropy", "int8, entropy"), Job("modelopt", "max", "int8, max"),
+             Job("aimet", "min_max", "int8, htp_v81, min_max"), Job("aimet", "tf_enhanced", "int8, htp_v81, tf_enhanced")]
     for name in TUNABLE:
         every += [Job("bitpress", name, name), Job("quark", name, name)]
     for name in tuned:
