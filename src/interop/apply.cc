@@ -46,6 +46,24 @@ void CheckParams(const Decision& decision, const formats::FormatSpec& spec) {
   }
 }
 
+// Returns the decision with one scale for all channels, whose range covers those of all.
+Decision WithOneScale(Decision decision) {
+  const formats::FormatSpec spec = formats::FindFormat(decision.format);
+  CheckParams(decision, spec);
+  const formats::CodeRange codes = formats::IntegerRange(spec.element_type);
+  double least = 0, most = 0;
+  for (const formats::QParams& params : decision.params) {
+    const double scale = params.scale;
+    least = std::min(least, static_cast<double>(codes.quant_min - params.zero_point) * scale);
+    most = std::max(most, static_cast<double>(codes.quant_max - params.zero_point) * scale);
+  }
+  decision.params = {
+      formats::QParamsForRange(least, most, {spec.element_type, decision.is_symmetric})};
+  decision.granularity = Granularity::kPerTensor;
+  decision.axis.reset();
+  return decision;
+}
+
 void TakeInteger(const Decision& decision, const formats::FormatSpec& spec, TensorPlan& row) {
   CheckParams(decision, spec);
   const bool is_block = decision.granularity == Granularity::kPerBlock;
@@ -189,6 +207,7 @@ ImportReport Apply(const Decisions& decisions, QuantPlan& plan) {
   ImportReport report{.num_rules = decisions.settings.size() + decisions.rules.size(),
                       .notes = decisions.notes};
   std::set<const TensorPlan*> named;
+  std::vector<std::string> joined;
   for (const Decision& decision : decisions.tensors) {
     std::vector<TensorPlan*> rows;
     for (TensorPlan& row : plan.tensors) {
@@ -200,11 +219,21 @@ ImportReport Apply(const Decisions& decisions, QuantPlan& plan) {
     }
     if (rows.empty()) report.unmatched.push_back(decision.value);
     for (TensorPlan* const row : rows) {
-      WithContext(fmt::format("{} '{}'", plan::RoleName(row->role), row->value),
-                  [&] { Take(decision, *row); });
+      WithContext(fmt::format("{} '{}'", plan::RoleName(row->role), row->value), [&] {
+        const bool has_many = decision.granularity == Granularity::kPerAxis &&
+                              !decision.params.empty() && row->role == plan::Role::kActivation;
+        if (has_many) joined.push_back(decision.value);
+        Take(has_many ? WithOneScale(decision) : decision, *row);
+      });
       named.insert(row);
       ++report.num_rows;
     }
+  }
+  if (!joined.empty()) {
+    report.notes.push_back(
+        fmt::format("activations with a scale for each channel take one whose range covers those "
+                    "of all: '{}'",
+                    fmt::join(joined, "', '")));
   }
   for (TensorPlan& row : plan.tensors) {
     const bool follows =

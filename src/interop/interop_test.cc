@@ -362,6 +362,23 @@ TEST(Apply, WhatTheFileDoesNotNameStaysFloat) {
   }
 }
 
+// NNCF gives the inputs of depthwise convolutions such scales.
+TEST(Apply, AnActivationTakesOneScaleForAllChannels) {
+  plan::QuantPlan plan = PlanOfConvnet();
+  Decision decision{.value = RowOf(plan, plan::Role::kActivation).value,
+                    .format = "uint8",
+                    .granularity = Granularity::kPerAxis,
+                    .axis = 1,
+                    .is_symmetric = false,
+                    .params = {{0.5F, 0}, {0.25F, 128}, {2.0F, 0}}};
+  const ImportReport report = Apply({.tensors = {decision}}, plan);
+  const plan::TensorPlan& row = RowOf(plan, plan::Role::kActivation);
+  EXPECT_EQ(row.integer->granularity, Granularity::kPerTensor);
+  EXPECT_EQ(row.integer->params,
+            formats::QParamsForRange(-32, 510, {formats::ElementType::kUInt8, false, false}));
+  EXPECT_THAT(report.notes, testing::ElementsAre(HasSubstr("'" + decision.value + "'")));
+}
+
 TEST(Apply, NamesTheTensorThatCannotTakeIt) {
   const auto error = [](Decision decision) -> std::string {
     plan::QuantPlan plan = PlanOfConvnet();
@@ -380,7 +397,7 @@ TEST(Apply, NamesTheTensorThatCannotTakeIt) {
   decision.params = {{-1.0F, 0}};
   EXPECT_THAT(error(decision), HasSubstr("scale -1"));
   decision.granularity = Granularity::kPerAxis;
-  decision.params = {{1.0F, 0}};
+  decision.params = {};
   EXPECT_THAT(error(decision), HasSubstr("an activation has one scale"));
   decision.granularity = Granularity::kPerBlock;
   decision.block_size = -5;

@@ -334,3 +334,26 @@ def test_readers(tmp_path, conv_path, images):
     assert isinstance(get_data_reader(str(conv_path), extra_options={"UseRandomData": True}), _quantizer.RandomDataReader)
     with pytest.raises(bitpress.InvalidArgumentError, match="calibration_data_reader or calibration_data_path, or UseRandomData"):
         get_data_reader(str(conv_path))
+
+
+@pytest.mark.parametrize("data_type", list(q.DataType), ids=lambda item: item.name)
+def test_plans_read_and_write_a_configuration_as_a_script_means_it(tmp_path, conv_path, data_type):
+    """`like` has a table of Quark's names of its own, which must not differ from this package's."""
+    method = q.CalibMethod.MinMSE
+    layer = q.QLayerConfig(*[q.QTensorConfig(False, q.ScaleType.PowerOf2, method, q.QuantGranularity.Tensor, data_type)] * 2)
+    config = q.QConfig(layer, exclude=["stem"])
+    asked = translate(config)
+    path = tmp_path / "quark.json"
+    path.write_text(json.dumps(config.to_dict()))
+    plan = bitpress.plan(conv_path, "INT8", like=path)
+    rows = [row for row in plan.tensors if row["role"] != "bias" and row["format"] != "none"]
+    assert len(rows) > 4 and all(row["format"] == asked.settings["weights"] for row in rows)
+    assert all(row["format"] == "none" for row in plan.tensors if row["uses"][0]["node"] == "stem")
+    is_integer = bitpress.formats.find(rows[0]["format"]).is_integer
+    if is_integer:
+        assert all(row["scale_kind"] == "power_of_two" and not row["symmetric"] for row in rows)
+    assert plan.export(path, "quark") == []
+    again = q.QConfig.from_dict(json.loads(path.read_text()))
+    assert again.exclude == ["stem"] and again.global_config.weight.data_type is data_type
+    if is_integer:
+        assert vars(again.global_config.input_tensors) == vars(layer.input_tensors)
