@@ -70,6 +70,8 @@ struct Decisions {
   // What a file says of all operators or of some, in the words of configurations.
   std::vector<std::pair<std::string, std::string>> settings = {};
   std::vector<plan::Rule> rules = {};
+  // The words of optional rules are the file's own, so that one that fits nothing is told.
+  bool tells_unmatched = false;
   // Operators of a plan or model that read nothing quantized, though they could.
   struct FloatNode {
     std::string name;

@@ -56,6 +56,10 @@ const BuilderType& BuilderTypeNamed(const std::string& word) {
        DidYouMean(word, words));
 }
 
+// Methods of rounding, and how the scales are chosen here. All round to the nearest code.
+constexpr std::array<std::pair<std::string_view, std::string_view>, 3> kMethodRanges{
+    {{"default", "min_max"}, {"rtn", "min_max"}, {"k_quant", "mse"}}};
+
 // Returns the format of a type: asymmetric codes are unsigned, as in MatMulNBits.
 std::string CodesOf(const BuilderType& type, bool is_symmetric) {
   std::string format(type.format);
@@ -137,8 +141,9 @@ void ReadWeights(const json& weights, Decisions& decisions) {
   decisions.settings = WeightSettings(type, is_symmetric, BlockSizeOf(reader));
   decisions.settings.emplace_back("activations", "none");
   const std::string method = reader.Has("method") ? reader.String("method") : "default";
+  const std::string_view range = ParseWord<std::string_view>(kMethodRanges, method, "method");
   if (IntegerBitsOf(decisions.settings[0].second)) {
-    decisions.settings.emplace_back("weight_range", method == "k_quant" ? "mse" : "min_max");
+    decisions.settings.emplace_back("weight_range", range);
   }
   std::vector<std::string> op_types = {"MatMul"};
   if (reader.Has("op_types")) op_types = reader.Strings("op_types");
@@ -162,9 +167,11 @@ void ReadExperts(const json& moe, Decisions& decisions) {
       {.op_types = {"MoE"},
        .is_optional = true,
        .settings = WeightSettings(type, type.is_symmetric, BlockSizeOf(reader))});
-  for (const char* key : {"fc1_type", "fc2_type", "weights_prepacked"}) {
-    if (!reader.Has(key)) continue;
-    decisions.notes.push_back(fmt::format("moe.{} is left out", key));
+  for (const char* key : {"fc1_type", "fc2_type"}) {
+    if (reader.Has(key)) decisions.notes.push_back(fmt::format("moe.{} is left out", key));
+  }
+  if (reader.Has("weights_prepacked") && reader.Int("weights_prepacked") > 0) {
+    decisions.notes.push_back("moe.weights_prepacked is left out: it is a layout");
   }
   reader.Finish();
 }
@@ -229,8 +236,15 @@ Decisions FromGenai(const json& file) {
   ObjectReader reader(*ConfigIn(file), "quantization");
   ReadWeights(reader.Has("weights") ? reader.Object("weights") : json::object(), decisions);
   if (reader.Has("moe")) ReadExperts(reader.Object("moe"), decisions);
-  for (const char* key : {"io_dtype", "checkpoint_policy", "format", "runtime"}) {
+  for (const char* key : {"io_dtype", "checkpoint_policy"}) {
     if (reader.Has(key)) decisions.notes.push_back(fmt::format("'{}' is left out", key));
+  }
+  for (const char* layout : {"format", "runtime"}) {
+    if (!reader.Has(layout)) continue;
+    for (const auto& [key, value] : reader.Object(layout).items()) {
+      if (value == json(false) || value == json(0)) continue;
+      decisions.notes.push_back(fmt::format("{}.{} is left out: it is a layout", layout, key));
+    }
   }
   reader.Finish();
   return decisions;

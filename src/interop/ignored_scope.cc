@@ -64,7 +64,7 @@ bool IsIgnoredScope(const json& file) { return ScopeIn(file).first != nullptr; }
 
 Decisions FromIgnoredScope(const json& file) {
   const auto [scope, holder] = ScopeIn(file);
-  Decisions decisions{.names_all = false};
+  Decisions decisions{.names_all = false, .tells_unmatched = true};
   ObjectReader reader(*scope, "ignored scope");
   const bool is_optional = reader.Has("validate") && !reader.Bool("validate");
   const auto add = [&](plan::Rule rule) {

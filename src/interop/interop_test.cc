@@ -159,7 +159,8 @@ TEST(Genai, FirstOverrideCounts) {
     "method":"k_quant","accuracy_level":4,"op_types":["MatMul","Gather"],"overrides":[
       {"match":{"name":"a"},"exclude":true},{"match":{"preset":"last_matmul"},"type":"int8"},
       {"match":{"preset":"mixed_layers"},"type":"int8"}]},
-    "moe":{"type":"mxfp4"},"io_dtype":"fp16"})"));
+    "moe":{"type":"mxfp4"},"io_dtype":"fp16",
+    "runtime":{"use_qdq":true,"matmulnbits_weights_prepacked":0}})"));
   using testing::Pair;
   EXPECT_THAT(read.settings,
               testing::ElementsAre(Pair("weights", "int4"), Pair("weight_symmetric", "true"),
@@ -173,7 +174,8 @@ TEST(Genai, FirstOverrideCounts) {
                                    "op_types=MoE: weights=mxfp4_e2m1, optional"));
   EXPECT_THAT(read.notes,
               testing::ElementsAre(HasSubstr("--accuracy-level 4"), HasSubstr("'mixed_layers'"),
-                                   HasSubstr("'io_dtype' is left out")));
+                                   HasSubstr("'io_dtype' is left out"),
+                                   HasSubstr("runtime.use_qdq is left out")));
   const Decisions rows = FromGenai(Parse(
       R"({"quantization":{"weights":{"type":"int8","symmetric":false,"block_size":"per_channel"}}})"));
   EXPECT_THAT(rows.settings,
@@ -184,6 +186,7 @@ TEST(Genai, FirstOverrideCounts) {
 TEST(Genai, NamesWhatIsWrong) {
   EXPECT_THAT(ErrorOf(FromGenai, R"({"weights":{"type":"int5"}})"), HasSubstr("type 'int5'"));
   EXPECT_THAT(ErrorOf(FromGenai, R"({"weights":{"typ":"int4"}})"), HasSubstr("'type'"));
+  EXPECT_THAT(ErrorOf(FromGenai, R"({"weights":{"method":"gptq"}})"), HasSubstr("method 'gptq'"));
   EXPECT_THAT(ErrorOf(FromGenai, R"({"weights":{"overrides":[{"match":{"name":"a"}}]}})"),
               HasSubstr("a type, or exclude"));
   EXPECT_THAT(
@@ -230,7 +233,9 @@ TEST(Quark, SmallerPartsCountMore) {
         "quant_granularity":"QuantGranularity.Channel","data_type":"Int8"}},
     "specific_layer_config":[[{"weight":{"data_type":"MX6"}},["head",[["a"],["b"]]]]],
     "layer_type_config":[[null,["Add"]]],"exclude":["stem","^dep.*",[[["a"],["b"]]]],
-    "algo_config":[{"name":"cle"}],"extra_options":{"Percentile":99.9,"Int32Bias":true}})"));
+    "algo_config":[{"name":"cle"}],"extra_options":{"Percentile":99.9,"Int32Bias":true,
+      "TensorQuantOverrides":{"x":[{"quant_type":"QuantType.QInt16","scale":0.5}]}}})"));
+  EXPECT_EQ(DecisionFor(read, "x").format, "int16");
   using testing::Pair;
   EXPECT_THAT(read.settings,
               testing::IsSupersetOf(

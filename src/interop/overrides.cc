@@ -18,9 +18,10 @@ using nlohmann::ordered_json;
 using plan::Granularity;
 using plan::ObjectReader;
 
-// Returns our name of "QInt8" or "QUInt16".
+// Returns our name of "QInt8", "QUInt16" or "QuantType.QInt8".
 std::string FormatOf(const std::string& type) {
-  const std::string name = ToLower(type.starts_with("Q") ? type.substr(1) : type);
+  const std::string member = type.substr(type.rfind('.') + 1);
+  const std::string name = ToLower(member.starts_with("Q") ? member.substr(1) : member);
   if (!IntegerBitsOf(name)) {
     Fail(ErrorCode::kUnsupported, "quant_type '{}' is no integer type: QInt8 and the like", type);
   }

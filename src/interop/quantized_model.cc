@@ -72,7 +72,8 @@ class ModelReader {
       }
     }
     for (const Node& node : model_.AllNodes()) {
-      if (!ops::TraitsOf(node).is_product() || quantized.contains(index_.KeyOf(node))) continue;
+      const bool is_product = ops::TraitsOf(node).is_product() && node.num_inputs() > 1;
+      if (!is_product || quantized.contains(index_.KeyOf(node))) continue;
       decisions_.float_nodes.push_back(
           {index_.KeyOf(node), node.op_type(), model_.IsInitializer(node.input(1))});
     }

@@ -169,7 +169,6 @@ void ReadLayers(ObjectReader& reader, const char* key, double percentile, const 
 // Reads the options that are decisions, and notes the others.
 double ReadOptions(const json& options, Decisions& decisions) {
   double percentile = plan::RangeMethod().percentile;
-  ObjectReader reader(options, "extra_options");
   for (const auto& [key, value] : options.items()) {
     if (key == "Percentile" && value.is_number()) {
       percentile = value.get<double>();
@@ -226,7 +225,7 @@ ordered_json SpecFor(const Decision& decision, std::vector<std::string>& notes) 
 bool IsQuark(const json& file) { return file.is_object() && file.contains("global_config"); }
 
 Decisions FromQuark(const json& file) {
-  Decisions decisions{.names_all = false};
+  Decisions decisions{.names_all = false, .tells_unmatched = true};
   ObjectReader reader(file, "configuration");
   double percentile = plan::RangeMethod().percentile;
   if (reader.Has("extra_options")) {
@@ -300,12 +299,21 @@ ordered_json ToQuark(const Decisions& decisions, std::vector<std::string>& notes
   if (const auto num = std::ranges::count_if(decisions.tensors, has_params); num > 0) {
     notes.push_back(fmt::format("scales of {} tensors are left out: AMD Quark chooses them", num));
   }
-  return {{"global_config", global},
-          {"specific_layer_config", specific},
-          {"layer_type_config", ordered_json::array()},
-          {"exclude", excluded},
-          {"algo_config", ordered_json::array()},
-          {"use_external_data_format", false}};
+  ordered_json file = {{"global_config", global},
+                       {"specific_layer_config", specific},
+                       {"layer_type_config", ordered_json::array()},
+                       {"exclude", excluded},
+                       {"algo_config", ordered_json::array()},
+                       {"use_external_data_format", false}};
+  // Quark has one for all tensors.
+  const auto cut = std::ranges::find_if(decisions.tensors, [](const Decision& decision) {
+    return decision.range.kind == RangeKind::kPercentile &&
+           decision.range.percentile != plan::RangeMethod().percentile;
+  });
+  if (cut != decisions.tensors.end()) {
+    file["extra_options"] = {{"Percentile", cut->range.percentile}};
+  }
+  return file;
 }
 
 }  // namespace bitpress::interop

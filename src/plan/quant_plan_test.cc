@@ -159,6 +159,8 @@ TEST(PlanJson, BrokenText) {
   EXPECT_THAT(JsonErrorOf(R"({"bitpress_plan": 1})"), HasSubstr("'tensors' is missing"));
   EXPECT_THAT(JsonErrorOf(R"({"bitpress_plan": 1, "bitpress_plan": 1, "tensors": []})"),
               HasSubstr("twice"));
+  const std::string deep(100'000, '[');
+  EXPECT_THAT(JsonErrorOf(R"({"tensors":)" + deep), HasSubstr("more than 100 levels"));
   EXPECT_THAT(JsonErrorOf(R"({"bitpress_plan": 1, "tensor": []})"), HasSubstr("'tensors'"));
   EXPECT_THAT(JsonErrorOf(R"({"bitpress_plan": 1, "tensors": [], "operatrs": "quark"})"),
               HasSubstr("did you mean 'operators'"));

@@ -11,6 +11,9 @@ namespace {
 
 using nlohmann::json;
 
+// Values are copied, compared and written by functions that call themselves, a level each.
+constexpr int kMostLevels = 100;
+
 // nlohmann's messages start with "[json.exception.parse_error.101] ".
 std::string_view WithoutTag(std::string_view message) {
   const size_t end = message.find("] ");
@@ -28,7 +31,11 @@ std::string Excerpt(const json& value) {
 
 json ParseJson(std::string_view text) {
   std::vector<std::set<std::string>> keys;
-  const auto watch = [&](int, json::parse_event_t event, json& parsed) {
+  const auto watch = [&](int depth, json::parse_event_t event, json& parsed) {
+    if (depth > kMostLevels) {
+      Fail(ErrorCode::kInvalidArgument, "values lie in more than {} levels of lists and objects",
+           kMostLevels);
+    }
     if (event == json::parse_event_t::object_start) keys.emplace_back();
     if (event == json::parse_event_t::object_end) keys.pop_back();
     if (event == json::parse_event_t::key &&

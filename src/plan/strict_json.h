@@ -11,7 +11,7 @@
 namespace bitpress::plan {
 
 // Parses a document. Throws Error(kInvalidArgument) with line and column, also for a key that
-// appears twice in an object.
+// appears twice in an object, and for values in more levels than any file has.
 nlohmann::json ParseJson(std::string_view text);
 
 // An object while it is read. `where` is put in front of messages. Not thread-safe.

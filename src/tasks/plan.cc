@@ -35,7 +35,9 @@ plan::QuantPlan Make(const fs::path& model, plan::QuantConfig config,
   if (imported != nullptr) {
     *report =
         WithContext("the imported decisions", [&] { return interop::Apply(*imported, plan); });
-    report->notes.insert(report->notes.end(), unmatched.begin(), unmatched.end());
+    if (imported->tells_unmatched) {
+      report->notes.insert(report->notes.end(), unmatched.begin(), unmatched.end());
+    }
   }
   plan::CheckRules(profile, plan, prepared);
   return plan;

@@ -125,10 +125,11 @@ def test_the_configuration_that_quark_writes(bitpress, conv_path, tmp_path):
     formats = {value: row["format"] for value, row in rows_of(plan).items()}
     assert formats["head.weight"] == "int16" and formats["flat"] == "uint8" and formats["project.weight"] == formats["image"] == "none"
     assert rows_of(plan)["flat"]["range"] == "percentile(99.99)"
-    words = ["--config", "A8W8", "--rule", "names=stem: exclude", "--rule", "names=head: weights=mx6, activations=mx6"]
+    words = ["--config", "A8W8", "--set", "activation_range=percentile(99.9)", "--rule", "names=stem: exclude", "--rule", "names=head: weights=mx6, activations=mx6"]
     bitpress.ok("plan", conv_path, *words, "--export", "quark", "-o", written)
     config = json.loads(written.read_text())
     assert set(config) <= set(json.loads(recorded.read_text())) and config["exclude"] == ["stem"]
+    assert config["extra_options"] == {"Percentile": 99.9}
     (layer, names), = config["specific_layer_config"]
     assert names == ["head"] and layer["weight"]["data_type"] == "MX6"
     bitpress.ok("plan", conv_path, "--config", "INT8", "--import", written, "-o", plan)
@@ -156,7 +157,7 @@ def test_the_configuration_of_genai_both_ways(bitpress, matmul_path, tmp_path):
     path, plan, written = tmp_path / "genai.json", tmp_path / "plan.json", tmp_path / "written.json"
     path.write_text(json.dumps(given.to_dict()))
     done = bitpress.run("plan", matmul_path, "--config", "INT4_WEIGHTS", "--import", path, "-o", plan)
-    assert "--accuracy-level 4" in done.stderr
+    assert "--accuracy-level 4" in done.stderr and "MoE" not in done.stderr
     rows = rows_of(plan)
     assert rows["query"]["format"] == "none"
     key = rows["key"]
