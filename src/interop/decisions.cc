@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <map>
 #include <nlohmann/json.hpp>
-#include <ranges>
 
 #include "base/atomic_file.h"
 #include "base/error.h"
@@ -60,7 +59,9 @@ Decisions ReadDecisions(const std::filesystem::path& path) {
   }
   return WithContext(fmt::format("'{}'", PathText(path)), [&] {
     const nlohmann::json file = plan::ParseJson(ReadFile(path));
+    std::vector<std::string_view> abouts;
     for (const JsonKind& kind : kJsonKinds) {
+      abouts.push_back(kind.about);
       if (!kind.is_one(file)) continue;
       Decisions decisions = kind.read(file);
       for (const plan::Rule& rule : decisions.rules) plan::CheckRule(rule);
@@ -68,7 +69,7 @@ Decisions ReadDecisions(const std::filesystem::path& path) {
     }
     Fail(ErrorCode::kInvalidArgument,
          "it is no .onnx file, and holds neither {}: docs/plan.md has the files that are read",
-         fmt::join(kJsonKinds | std::views::transform(&JsonKind::about), ", nor "));
+         fmt::join(abouts, ", nor "));
   });
 }
 
