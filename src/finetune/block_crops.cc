@@ -1,6 +1,7 @@
 #include "finetune/block_crops.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <utility>
 
@@ -10,6 +11,10 @@ namespace bitpress::finetune {
 namespace {
 
 using FloatArray = gradients::Array<float>;
+
+// A block computes so many numbers at once: they stay in the second-level cache until the next
+// operator, or the next but one, reads them.
+constexpr size_t kMostValues = size_t{1} << 20;
 
 // Returns rows and columns [row, row + rows) x [column, ...) of the last two dimensions.
 FloatArray PartOf(const FloatArray& array, int64_t row, int64_t column, int64_t size) {
@@ -70,7 +75,7 @@ bool CanStack(std::span<const FloatArray> a, std::span<const FloatArray> b) {
   return true;
 }
 
-BlockBatch StackedOf(const std::vector<BlockBatch>& parts) {
+BlockBatch StackedOf(std::span<const BlockBatch> parts) {
   BlockBatch stacked;
   stacked.inputs.resize(parts[0].inputs.size());
   stacked.outputs.resize(parts[0].outputs.size());
@@ -105,7 +110,7 @@ BlockBatches::BlockBatches(gradients::Block<float>& block, const BlockSamples& s
   const std::vector<FloatArray> other = OutputsOf(block, b);
   for (size_t i = 0; i < alone.size(); ++i) Stack(other[i], alone[i]);
   try {
-    const std::vector<FloatArray> together = OutputsOf(block, StackedOf({a, b}));
+    const std::vector<FloatArray> together = OutputsOf(block, StackedOf(std::array{a, b}));
     is_stacked_ = true;
     for (size_t i = 0; i < alone.size(); ++i) {
       is_stacked_ = is_stacked_ && alone[i].dims == together[i].dims &&
@@ -114,6 +119,10 @@ BlockBatches::BlockBatches(gradients::Block<float>& block, const BlockSamples& s
   } catch (const Error&) {
     is_stacked_ = false;  // shapes that hold for one run only
   }
+  if (!is_stacked_) return;
+  std::mt19937_64 random(0);
+  RunBlock(block, Cropped(first, random));
+  num_stacked_ = std::max<size_t>(1, kMostValues / std::max<size_t>(1, block.NumValues()));
 }
 
 bool BlockBatches::TryCrop(gradients::Block<float>& block, const BlockSample& sample) {
@@ -190,7 +199,10 @@ std::vector<BlockBatch> BlockBatches::Read(std::span<const size_t> runs,
   };
   if (!std::ranges::all_of(parts, fits)) return parts;
   std::vector<BlockBatch> stacked;
-  stacked.push_back(StackedOf(parts));
+  for (size_t i = 0; i < parts.size(); i += num_stacked_) {
+    stacked.push_back(
+        StackedOf(std::span(parts).subspan(i, std::min(num_stacked_, parts.size() - i))));
+  }
   return stacked;
 }
 

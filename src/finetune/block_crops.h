@@ -35,7 +35,8 @@ class BlockBatches {
 
   bool is_stacked() const { return is_stacked_; }
   const CropRule& crop() const { return crop_; }
-  // Returns the batches of these runs: one if they can be stacked. `random` chooses the parts.
+  // Returns the batches of these runs: as few as fit the cache if they can be stacked, else one for
+  // each. `random` chooses the parts.
   std::vector<BlockBatch> Read(std::span<const size_t> runs, std::mt19937_64& random) const;
 
  private:
@@ -44,6 +45,7 @@ class BlockBatches {
 
   const BlockSamples& samples_;
   bool is_stacked_ = false;
+  size_t num_stacked_ = 1;  // runs in one batch
   CropRule crop_;
 };
 

@@ -131,6 +131,15 @@ void Block<T>::Forward() {
 }
 
 template <typename T>
+size_t Block<T>::NumValues() const {
+  size_t count = 0;
+  for (const Step& step : steps_) {
+    for (const size_t slot : step.outputs) count += slots_[slot].value.size();
+  }
+  return count;
+}
+
+template <typename T>
 void Block<T>::Backward() {
   for (Slot& slot : slots_) {
     if (!slot.is_wanted) continue;

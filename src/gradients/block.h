@@ -58,6 +58,9 @@ class Block {
   // block reads no such constant.
   Array<T>& Constant(const std::string& name) { return slots_[slot_of_.at(name)].value; }
 
+  // Returns how many numbers Forward computed, of all operators and quantizers. REQUIRES: it ran.
+  size_t NumValues() const;
+
   // Computes the outputs. Throws Error(kInvalidArgument) naming the node if shapes do not fit.
   void Forward();
   const Array<T>& Output(size_t i) const { return slots_[output_slots_[i]].value; }
