@@ -16,11 +16,13 @@ namespace {
 
 // The rates of the first step, in steps of the format and in parts of the outputs' root mean
 // square.
-constexpr double kWeightRate = 0.05;
+constexpr double kWeightRate = 0.05, kRateFromRoundings = 0.02;
 constexpr double kBiasRate = 0.01;
 // In this share of the steps weights are rounded more and more, in the others wholly. Gradients of
 // weights that jump from the start say less about where they should go.
 constexpr double kSoftShare = 0.5;
+// The steps from given roundings as a share of the others.
+constexpr double kStepsFromRoundings = 0.5;
 // A block that gains less than this stays as rounded.
 constexpr double kMostBlockError = 0.98;
 // The state is validated so often while it learns.
@@ -161,11 +163,9 @@ class BlockLearner {
   BlockLearner(gradients::Block<float>& block, std::vector<BlockWeight>& weights,
                const std::vector<std::string>& biases, const BlockSamples& samples,
                const LearnBlockOptions& options, ThreadPool& pool)
-      : block_(block), samples_(samples), options_(options), pool_(pool) {
-    for (BlockWeight& weight : weights) weights_.emplace_back(weight, options.optimizer, pool);
-    for (const std::string& name : biases) {
-      biases_.push_back({name, 0, AdamMoments(block.Constant(name).size())});
-    }
+      : block_(block), block_weights_(weights), samples_(samples), options_(options), pool_(pool) {
+    for (const std::string& name : biases) biases_.push_back({name});
+    Begin();
     RoundAll();
     batches_.emplace(block, samples);
   }
@@ -175,27 +175,16 @@ class BlockLearner {
     learned.before = learned.after = MeasureBoth();
     SetBiasRates();
     Keep();
-    double least = learned.before.validation;
-    std::mt19937_64 random(options_.seed);
-    std::vector<size_t> order;
-    for (size_t step = 0; step < options_.num_steps; ++step) {
-      const std::vector<size_t> runs = NextRuns(order, random);
-      RoundFor(step);
-      const double loss = LearnStep(batches_->Read(runs, random), step);
-      if (options_.progress) options_.progress(step + 1, loss);
-      const bool is_last = step + 1 == options_.num_steps;
-      const size_t every = std::max<size_t>(1, options_.num_steps / kNumValidations);
-      if ((step + 1) % every != 0 && !is_last) continue;
-      RoundAll();
-      const double error = Measure(samples_.validation);
-      if (error < least) {
-        least = error;
-        learned.best_step = step + 1;
-        Keep();
-      }
+    least_ = learned.before.validation;
+    LearnFor(options_.num_steps, learned);
+    if (options_.tries_roundings) {
+      Undo();
+      Begin();
+      begins_rounded_ = true;
+      LearnFor(NumStepsOf(options_) - options_.num_steps, learned);
     }
     TakeBack();
-    learned.is_better = least < kMostBlockError * learned.before.validation;
+    learned.is_better = least_ < kMostBlockError * learned.before.validation;
     if (!learned.is_better) {
       Undo();
       return learned;
@@ -206,6 +195,40 @@ class BlockLearner {
   }
 
  private:
+  // Forgets what was learned, but for the biases.
+  void Begin() {
+    weights_.clear();
+    for (BlockWeight& weight : block_weights_) {
+      weights_.emplace_back(weight, options_.optimizer, pool_);
+    }
+    for (LearningBias& bias : biases_) {
+      bias.moments = AdamMoments(block_.Constant(bias.name).size());
+    }
+  }
+
+  void LearnFor(size_t num_steps, LearnedBlock& learned) {
+    num_steps_ = num_steps;
+    const size_t first = begins_rounded_ ? options_.num_steps : 0;
+    std::mt19937_64 random(options_.seed);
+    std::vector<size_t> order;
+    for (size_t step = 0; step < num_steps; ++step) {
+      const std::vector<size_t> runs = NextRuns(order, random);
+      RoundFor(step);
+      const double loss = LearnStep(batches_->Read(runs, random), step);
+      if (options_.progress) options_.progress(first + step + 1, loss);
+      const bool is_last = step + 1 == num_steps;
+      const size_t every = std::max<size_t>(1, num_steps / kNumValidations);
+      if ((step + 1) % every != 0 && !is_last) continue;
+      RoundAll();
+      const double error = Measure(samples_.validation);
+      if (error < least_) {
+        least_ = error;
+        learned.best_step = first + step + 1;
+        Keep();
+      }
+    }
+  }
+
   bool MovesBySigns() const { return options_.optimizer == BlockOptimizer::kSigns; }
   void RoundAll() {
     for (LearningWeight& weight : weights_) {
@@ -215,9 +238,8 @@ class BlockLearner {
 
   // Gives the block the weights of a step.
   void RoundFor(size_t step) {
-    if (MovesBySigns()) return RoundAll();
-    const double part =
-        static_cast<double>(step) / (kSoftShare * static_cast<double>(options_.num_steps));
+    if (MovesBySigns() || begins_rounded_) return RoundAll();
+    const double part = static_cast<double>(step) / (kSoftShare * static_cast<double>(num_steps_));
     if (part >= 1) return RoundAll();
     for (LearningWeight& weight : weights_) {
       std::vector<float>& values = block_.Constant(weight.weight().name).values;
@@ -276,7 +298,8 @@ class BlockLearner {
 
   double LearnStep(const std::vector<BlockBatch>& batches, size_t step) {
     const double rate = 0.5 * (1 + std::cos(std::numbers::pi * static_cast<double>(step) /
-                                            static_cast<double>(options_.num_steps)));
+                                            static_cast<double>(num_steps_)));
+    const double weight_rate = (begins_rounded_ ? kRateFromRoundings : kWeightRate) * rate;
     std::vector<std::vector<float>> of_weights(weights_.size()), of_biases(biases_.size());
     double sum = 0;
     double signal = 0;
@@ -296,7 +319,7 @@ class BlockLearner {
       if (MovesBySigns()) {
         weights_[i].LearnBySigns(of_weights[i], values, SignRate(step), pool_);
       } else {
-        weights_[i].Learn(of_weights[i], values, step, kWeightRate * rate, pool_);
+        weights_[i].Learn(of_weights[i], values, step, weight_rate, pool_);
       }
     }
     for (size_t i = 0; i < biases_.size(); ++i) {
@@ -312,7 +335,7 @@ class BlockLearner {
 
   // Falls from one over the number of steps to nothing: all moves together are half a step.
   double SignRate(size_t step) const {
-    const auto steps = static_cast<double>(options_.num_steps);
+    const auto steps = static_cast<double>(num_steps_);
     return (1 - static_cast<double>(step) / steps) / steps;
   }
 
@@ -424,17 +447,27 @@ class BlockLearner {
   }
 
   gradients::Block<float>& block_;
+  std::vector<BlockWeight>& block_weights_;
   const BlockSamples& samples_;
   const LearnBlockOptions& options_;
   ThreadPool& pool_;
   std::vector<LearningWeight> weights_;
   std::vector<LearningBias> biases_;
   std::optional<BlockBatches> batches_;
+  size_t num_steps_ = 0;         // from the present start
+  bool begins_rounded_ = false;  // the present start
+  double least_ = 0;             // validation error of best_
   State best_;
   std::optional<State> first_;
 };
 
 }  // namespace
+
+size_t NumStepsOf(const LearnBlockOptions& options) {
+  if (!options.tries_roundings) return options.num_steps;
+  return options.num_steps +
+         static_cast<size_t>(kStepsFromRoundings * static_cast<double>(options.num_steps));
+}
 
 LearnedBlock LearnBlock(gradients::Block<float>& block, std::vector<BlockWeight>& weights,
                         const std::vector<std::string>& biases, const BlockSamples& samples,

@@ -24,6 +24,8 @@ struct BlockWeight {
   std::vector<float> wanted;  // the weight before it is rounded
   WeightGrid grid;            // with its scales, which stay
   bool learns = true;         // false: it only is rounded
+  // An earlier pass chose its roundings: they are not all to nearest.
+  bool has_roundings = false;
   // This share of the rate pulls it back to where it was. 0: nothing does.
   double decay = 0;
 };
@@ -50,9 +52,15 @@ struct LearnBlockOptions {
   size_t num_steps = 100;
   size_t batch_size = 16;
   BlockOptimizer optimizer = BlockOptimizer::kAdam;
+  // Learns a second time, from the roundings of the weights, which are rounded wholly from the
+  // start and move less. The better one of both is kept. REQUIRES: kAdam.
+  bool tries_roundings = false;
   uint64_t seed = 0;
   std::function<void(size_t step, double loss)> progress = {};
 };
+
+// Returns how many steps all starts take together.
+size_t NumStepsOf(const LearnBlockOptions& options);
 
 // Mean squares of the errors of outputs, as shares of the outputs' variance.
 struct BlockErrors {
@@ -65,7 +73,7 @@ struct LearnedBlock {
   bool is_better = false;     // on the validation samples; false: the rest is empty
   std::map<std::string, QuantizedWeight> weights;
   std::map<std::string, std::vector<float>> biases;
-  size_t best_step = 0;  // after which the errors were least
+  size_t best_step = 0;  // after which the errors were least; those of a second start count on
 };
 
 // Learns. `block` has the values of all constants, but for the weights. Its learned constants are

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <map>
 #include <string>
@@ -60,9 +61,14 @@ class TwoLayers {
     }
   }
 
-  LearnedBlock Learn(size_t steps = 60, BlockOptimizer optimizer = BlockOptimizer::kAdam) {
+  LearnedBlock Learn(size_t steps = 60, BlockOptimizer optimizer = BlockOptimizer::kAdam,
+                     bool tries_roundings = false) {
     return LearnBlock(*block_, weights_, {"c"}, samples_,
-                      {.num_steps = steps, .batch_size = 8, .optimizer = optimizer}, pool_);
+                      {.num_steps = steps,
+                       .batch_size = 8,
+                       .optimizer = optimizer,
+                       .tries_roundings = tries_roundings},
+                      pool_);
   }
   gradients::Block<float>& block() { return *block_; }
   BlockSamples& samples() { return samples_; }
@@ -124,6 +130,37 @@ TEST(LearnBlock, MovesFewerWeightsThatDecay) {
   ASSERT_TRUE(with.is_better);
   EXPECT_LT(static_cast<double>(NumMoved(held.weights(), with)),
             0.7 * static_cast<double>(NumMoved(free.weights(), without)));
+}
+
+TEST(LearnBlock, KeepsTheBetterOfTwoStarts) {
+  EXPECT_EQ(NumStepsOf({.num_steps = 60}), 60);
+  EXPECT_EQ(NumStepsOf({.num_steps = 60, .tries_roundings = true}), 90);
+  size_t num_second = 0;
+  for (const size_t runs : {12U, 16U, 24U, 32U, 64U}) {
+    SCOPED_TRACE(runs);
+    TwoLayers first(kMlp, {32, 32}, {6, 32}, "mxfp4_e2m1", runs);
+    const LearnedBlock roundings = first.Learn();
+    ASSERT_TRUE(roundings.is_better);
+    const auto learn = [&](bool tries_roundings) {
+      TwoLayers layers(kMlp, {32, 32}, {6, 32}, "mxfp4_e2m1", runs);
+      for (BlockWeight& weight : layers.weights()) {
+        // As near to the float weight as the rounding allows.
+        const std::vector<float>& rounded = roundings.weights.at(weight.name).values;
+        for (size_t i = 0; i < rounded.size(); ++i) {
+          const auto step = static_cast<float>(0.4 * weight.grid.StepAt(i, double{rounded[i]}));
+          weight.wanted[i] = std::clamp(weight.wanted[i], rounded[i] - step, rounded[i] + step);
+        }
+      }
+      return layers.Learn(60, BlockOptimizer::kAdam, tries_roundings);
+    };
+    const LearnedBlock once = learn(false);
+    const LearnedBlock twice = learn(true);
+    EXPECT_EQ(twice.before.validation, once.before.validation);
+    EXPECT_LE(twice.after.validation, once.after.validation);
+    EXPECT_EQ(twice.best_step > 60, twice.after.validation < once.after.validation);
+    num_second += twice.best_step > 60 ? 1U : 0U;
+  }
+  EXPECT_GT(num_second, 0);
 }
 
 TEST(LearnBlock, MovesBySigns) {

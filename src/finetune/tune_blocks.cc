@@ -32,6 +32,11 @@ constexpr double kMostFromRounded = 0.4;
 // Loshchilov and Hutter, 2019), so that a weight changes only where the gradients of many batches
 // agree: by this share of the rate where it has as many inputs as a fifth of its positions.
 constexpr double kMostDecay = 2, kPositionsOfInput = 5;
+// Such a layer also forgets, while it is not rounded wholly, what an earlier pass found in closed
+// form from all positions. Where layers decay so much, or training runs are so few that each comes
+// many times, a block begins from those roundings, too.
+constexpr double kLeastDecayOfRoundings = 0.5;
+constexpr size_t kFewRuns = 64;
 // A product with more outputs, that of a vocabulary, does not learn alone: its loss is the
 // quadratic form that the other passes have, and its gradients take as long as those of half a
 // decoder.
@@ -255,6 +260,8 @@ class BlockTuner {
     }
     if (now != wanted) {
       for (size_t i = 0; i < wanted.size(); ++i) {
+        weight.has_roundings =
+            weight.has_roundings || weight.grid.Round(i, double{wanted[i]}) != now[i];
         const double step = kMostFromRounded * weight.grid.StepAt(i, double{now[i]});
         wanted[i] = static_cast<float>(
             std::clamp(double{wanted[i]}, double{now[i]} - step, double{now[i]} + step));
@@ -329,12 +336,11 @@ class BlockTuner {
       SetDecay(parts, values.Float(segment.part.outputs.front(), training_.front()).size());
       const BlockSamples samples{[&](size_t run) { return SampleOf(segment, block, values, run); },
                                  training_, validation_};
-      const size_t num_steps = NumStepsOf(segment);
-      const auto progress = [&](size_t step, double loss) {
-        Report(segments, i, step, num_steps, fmt::format(", loss {:.3g}", loss));
+      LearnBlockOptions options = OptionsOf(segment, parts, samples);
+      options.progress = [&](size_t step, double loss) {
+        Report(segments, i, step, NumStepsOf(options), fmt::format(", loss {:.3g}", loss));
       };
-      LearnedBlock found = LearnBlock(block, parts.weights, parts.biases, samples,
-                                      OptionsOf(segment, samples, progress), pool_);
+      LearnedBlock found = LearnBlock(block, parts.weights, parts.biases, samples, options, pool_);
       AddTo(journal, parts, found, report);
       Take(parts, std::move(found), block);
     }
@@ -358,18 +364,19 @@ class BlockTuner {
              return gradients::IsNorm(use.node);
            });
   }
-  size_t NumStepsOf(const Segment& segment) const {
-    if (!IsOfDecoder(segment)) return options_.num_steps;
-    return std::max<size_t>(
-        1, static_cast<size_t>(kStepsBySigns * static_cast<double>(options_.num_steps)));
-  }
 
-  LearnBlockOptions OptionsOf(const Segment& segment, const BlockSamples& samples,
-                              std::function<void(size_t, double)> progress) const {
-    LearnBlockOptions options{.num_steps = NumStepsOf(segment),
-                              .seed = options_.gather.seed,
-                              .progress = std::move(progress)};
-    if (!IsOfDecoder(segment)) return options;
+  LearnBlockOptions OptionsOf(const Segment& segment, const Parts& parts,
+                              const BlockSamples& samples) const {
+    LearnBlockOptions options{.num_steps = options_.num_steps, .seed = options_.gather.seed};
+    if (!IsOfDecoder(segment)) {
+      const bool has_few_runs = training_.size() < kFewRuns;
+      options.tries_roundings = std::ranges::any_of(parts.weights, [&](const BlockWeight& weight) {
+        return weight.has_roundings && (has_few_runs || weight.decay >= kLeastDecayOfRoundings);
+      });
+      return options;
+    }
+    options.num_steps = std::max<size_t>(
+        1, static_cast<size_t>(kStepsBySigns * static_cast<double>(options_.num_steps)));
     options.optimizer = BlockOptimizer::kSigns;
     const gradients::Array<float> output = samples.read(training_.front()).outputs.front();
     const int64_t length = output.dims.empty() ? 1 : output.dims.back();
