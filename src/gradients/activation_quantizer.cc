@@ -121,17 +121,33 @@ class IntegerQuantizer : public ActivationQuantizer {
            ThreadPool& pool) const override {
     y.Reshape(x.dims);
     passes.resize(x.size());
-    ForParts(pool, x.size(), [&](size_t begin, size_t end) {
-      for (size_t i = begin; i < end; ++i) {
-        const float units = x.values[i] / scale_;
-        const float code = std::nearbyint(std::clamp(units, least_, largest_));
-        y.values[i] = code * scale_;
-        passes[i] = units >= least_ - 0.5F && units <= largest_ + 0.5F ? 1 : 0;
-      }
-    });
+    // Sums with kMagic have no digits left behind the point, and need no call.
+    constexpr float kMagic = 0x1.8p23F, kMostForMagic = 0x1p22F;
+    if (std::max(-least_, largest_) <= kMostForMagic) {
+      RunWith([](float code) { return (code + kMagic) - kMagic; }, x, y, passes, pool);
+    } else {
+      RunWith([](float code) { return std::nearbyint(code); }, x, y, passes, pool);
+    }
   }
 
  private:
+  template <typename Round>
+  void RunWith(const Round& round, const Array<float>& x, Array<float>& y,
+               std::vector<uint8_t>& passes, ThreadPool& pool) const {
+    const float* const from = x.data();
+    float* const to = y.data();
+    uint8_t* const pass = passes.data();
+    ForParts(pool, x.size(),
+             [&, scale = scale_, least = least_, largest = largest_](size_t begin, size_t end) {
+               for (size_t i = begin; i < end; ++i) {
+                 const float units = from[i] / scale;
+                 to[i] = round(std::min(std::max(units, least), largest)) * scale;
+                 pass[i] =
+                     static_cast<uint8_t>((units >= least - 0.5F) & (units <= largest + 0.5F));
+               }
+             });
+  }
+
   float scale_, least_, largest_;
 };
 
