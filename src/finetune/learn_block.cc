@@ -206,6 +206,7 @@ class BlockLearner {
     }
   }
 
+  // Learns from the present start, and keeps the state if it is the best one so far.
   void LearnFor(size_t num_steps, LearnedBlock& learned) {
     num_steps_ = num_steps;
     const size_t first = begins_rounded_ ? options_.num_steps : 0;
