@@ -5,6 +5,7 @@
 #include <map>
 #include <optional>
 #include <set>
+#include <span>
 #include <string>
 #include <utility>
 
@@ -24,6 +25,8 @@ using graph::Node;
 // Wider formats of 6 and of 8 bits. Products from codes take operands with blocks of one size.
 constexpr std::string_view kSixBits = "mxfp6_e2m3", kSixBitsInShortBlocks = "mx6";
 constexpr std::string_view kEightBits = "mxint8";
+// One layer in so many is early.
+constexpr size_t kEarlyPart = 4;
 
 // Layers get bits in the order of their places in the network.
 enum class Place { kFirst, kDepthwise, kLast, kOther };
@@ -204,7 +207,7 @@ class Widener {
     Check(*narrow);
     narrow_ = narrow->name;
     for (Layer& layer : layers) {
-      Candidate candidate{&layer, &layer.Of(role), 0, narrow->name, 0};
+      Candidate candidate{&layer, &layer.Of(role), layer.place, 0, narrow->name, 0};
       bool can_widen = !candidate.operands->empty();
       for (const Counted& operand : *candidate.operands) {
         can_widen = can_widen && !operand.is_shared && operand.row->format == narrow->name;
@@ -214,10 +217,12 @@ class Widener {
       // An operand that cannot be counted could take any part of the budget.
       if (can_widen && candidate.count > 0) candidates_.push_back(candidate);
     }
+    JoinEarlyToDepthwise();
     // Those come first that take few bits. Of layers of about one size the early ones do: what they
     // lose, no later one gives back.
     std::ranges::stable_sort(candidates_, {}, [](const Candidate& candidate) {
-      return std::pair(candidate.layer->place, std::ilogb(candidate.count));
+      const bool is_in_order = candidate.kind == Place::kDepthwise;
+      return std::pair(candidate.kind, is_in_order ? 0 : candidate.Size());
     });
     Widen(*narrow);
   }
@@ -239,9 +244,12 @@ class Widener {
   struct Candidate {
     const Layer* layer;
     const std::vector<Counted>* operands;
+    Place kind;    // that of the layer, or kDepthwise if it is early and as small as those
     double count;  // of all operands
     std::string format;
     double bits;  // in that format, of all operands
+
+    int Size() const { return std::ilogb(count); }
   };
 
   void Check(const FormatSpec& narrow) const {
@@ -257,22 +265,38 @@ class Widener {
     }
   }
 
+  // A late depthwise layer must not take the bits of an early layer that needs no more.
+  void JoinEarlyToDepthwise() {
+    std::optional<int> largest;
+    for (const Candidate& candidate : candidates_) {
+      if (candidate.kind == Place::kDepthwise) {
+        largest = std::max(largest.value_or(candidate.Size()), candidate.Size());
+      }
+    }
+    const size_t num_early = candidates_.size() / kEarlyPart;
+    for (Candidate& candidate : std::span(candidates_).first(largest ? num_early : 0)) {
+      const bool is_other = candidate.kind == Place::kOther;
+      if (is_other && candidate.Size() <= *largest) candidate.kind = Place::kDepthwise;
+    }
+  }
+
   void Widen(const FormatSpec& narrow) {
-    const auto widen = [&](std::string_view format, bool is_other) {
+    const auto widen = [&](std::string_view format, const auto& is_next) {
       const FormatSpec wide = formats::FindFormat(format);
       if (wide.BitsPerElement() <= narrow.BitsPerElement()) return;
       if (!WhyNoOperator(plan_.operators, wide).empty()) return;
       for (Candidate& candidate : candidates_) {
-        if ((candidate.layer->place == Place::kOther) == is_other) TryWiden(wide, candidate);
+        if (is_next(candidate)) TryWiden(wide, candidate);
       }
     };
     const std::string_view six =
         narrow.block_size == formats::FindFormat(kSixBitsInShortBlocks).block_size
             ? kSixBitsInShortBlocks
             : kSixBits;
-    widen(six, /*is_other=*/false);
-    widen(six, /*is_other=*/true);
-    widen(kEightBits, /*is_other=*/false);
+    widen(six, [](const Candidate& candidate) { return candidate.kind != Place::kOther; });
+    widen(six, [](const Candidate& candidate) { return candidate.kind == Place::kOther; });
+    widen(kEightBits,
+          [](const Candidate& candidate) { return candidate.layer->place != Place::kOther; });
   }
 
   void TryWiden(const FormatSpec& wide, Candidate& candidate) {

@@ -32,11 +32,13 @@ MeanBits MeanBitsOf(const QuantPlan& plan, const graph::Model& model);
 
 // Returns the rules that give layers wider formats than the configuration of `plan` does, so that
 // both means are mean_bits at most. `plan` has that configuration's formats. Layers get 6 bits as
-// long as that fits: the first ones (those behind no other layer), then depthwise ones, then the
-// last ones, then the others. Of each kind the small ones come first, and of those between the same
-// powers of two the early ones. What is left gives the first three kinds 8 bits. Layers whose
-// weight others read keep the weight's format. Throws Error(kInvalidArgument) if a format has no
-// blocks, or if mean_bits is less than the bits of a format.
+// long as that fits: the first ones (those behind no other layer), then depthwise ones and those of
+// the first quarter that are as small, in the order of the network, then the last ones, then the
+// others. Of last and of other layers the small ones come first, and of those between the same
+// powers of two the early
+// ones. What is left gives first, depthwise and last layers 8 bits. Layers whose weight others read
+// keep the weight's format. Throws Error(kInvalidArgument) if a format has no blocks, or if
+// mean_bits is less than the bits of a format.
 std::vector<Rule> WideningRules(const QuantPlan& plan, const graph::Model& model);
 
 }  // namespace bitpress::plan

@@ -137,6 +137,24 @@ TEST(MeanBits, EarlyLayersGetSixBitsBeforeTheEndsGetEight) {
                                    Pair("c", "mxfp6_e2m3"), Pair("f", "mxfp6_e2m3")));
 }
 
+TEST(MeanBits, EarlyProjectionsComeBeforeLateDepthwiseLayers) {
+  // Of 2218240 products the projection has 16384, and the depthwise layers 18432 and 20736. The
+  // budget has room for the first layer and two of these.
+  const graph::Model model = ModelOf(
+      "(float[1,32,8,8] x) => (float[1,8,6,6] y)",
+      "float[32,32,1,1] stem, float[32,1,3,3] early, float[8,32,1,1] project, "
+      "float[64,8,1,1] expand, float[64,1,3,3] late, float[64,64,1,1] a, float[64,64,1,1] b, "
+      "float[64,64,1,1] c, float[64,64,1,1] d, float[64,64,1,1] e, float[512,64,1,1] wide, "
+      "float[8,512,1,1] last",
+      "s = Conv(x, stem) t = Conv<group=32, pads=[1,1,1,1]>(s, early) u = Conv(t, project) "
+      "v = Conv(u, expand) w = Conv<group=64>(v, late) h = Conv(w, a) i = Conv(h, b) "
+      "j = Conv(i, c) k = Conv(j, d) l = Conv(k, e) m = Conv(l, wide) y = Conv(m, last)");
+  const QuantPlan plan = PlanFor(model, "MXFP4E2M1", {"mean_bits=4.3455", "finetune=none"});
+  EXPECT_THAT(WiderRows(plan, Role::kActivation),
+              UnorderedElementsAre(Pair("x", "mxfp6_e2m3"), Pair("s", "mxfp6_e2m3"),
+                                   Pair("t", "mxfp6_e2m3")));
+}
+
 TEST(MeanBits, TinyLayersKeepTheirFormatWhereNoneFits) {
   // Each layer is a third of the network, and blocks are short, so that none gets more bits.
   const graph::Model model =
