@@ -218,8 +218,28 @@ std::string DescribeImport(const interop::WeightImport& import, bool is_verbose)
   return is_verbose ? text + details : text;
 }
 
+// Says what the task said besides decibels; "" if it is not known.
+std::string DescribeGuardTask(const plan::GuardReport& guard, double most_loss) {
+  if (!guard.why_no_task.empty()) {
+    return fmt::format("        decibels decide: {}\n", guard.why_no_task);
+  }
+  if (guard.task_measure.empty()) return "";
+  const std::string counted =
+      guard.task_items.empty() ? ""
+                               : fmt::format("{} {} in ", guard.num_task_items, guard.task_items);
+  const std::string before = fmt::format("{:.2f} %", 100 * guard.task_loss_before);
+  const std::string loss = guard.num_left == 0 ? before
+                                               : fmt::format("{:.2f} %, {} if all were rounded",
+                                                             100 * guard.task_loss, before);
+  return fmt::format("        loss of the task: {} ({}, {}{}), allowed is {:g} % (guard_loss)\n",
+                     loss, guard.task_measure, counted, WithNoun(guard.num_task_samples, "sample"),
+                     most_loss);
+}
+
 // Describes what the guard found, and what it left float.
-std::string DescribeGuard(const plan::GuardReport& guard, double wanted_db) {
+std::string DescribeGuard(const plan::GuardReport& guard, const plan::QuantConfig& config) {
+  const double wanted_db = config.guard.value_or(0);
+
   if (guard.num_samples == 0) {
     return guard.note.empty() ? "" : fmt::format("  guard:       not used: {}\n", guard.note);
   }
@@ -245,16 +265,21 @@ std::string DescribeGuard(const plan::GuardReport& guard, double wanted_db) {
     return fmt::format("{}, wanted are {:g} ({} samples)\n", text, wanted_db, guard.num_samples);
   }
   text += fmt::format(", wanted are {:g} ({} samples)", wanted_db, guard.num_samples);
-  if (guard.num_left == 0) return fmt::format("{}: {}\n", text, guard.note);
+  const std::string of_task = DescribeGuardTask(guard, config.guard_loss);
+  if (guard.num_left == 0) {
+    const std::string why = guard.note.empty() ? "the task does not need floats" : guard.note;
+    return fmt::format("{}: {}\n{}", text, why, of_task);
+  }
   const std::string after =
       guard.after_db >= plan::GuardReport::kNoNoiseDb
           ? "all that bring an error"
           : fmt::format("which gives {:.1f} dB at the worst output", guard.after_db);
   return text + fmt::format(
                     ":\n        {} activations stay float, {}, and {:.0f} % of the products are "
-                    "computed in float{}\n",
+                    "computed in float{}\n{}",
                     guard.num_left, after, 100 * guard.left_share,
-                    guard.has_reached_bound ? "; more would be more than guard_share of them" : "");
+                    guard.has_reached_bound ? "; more would be more than guard_share of them" : "",
+                    of_task);
 }
 
 // Says which method the outputs chose for blocks of weights.
@@ -293,7 +318,7 @@ std::string DescribeMeanBits(const plan::QuantPlan& plan, const plan::MeanBits& 
 // Returns whether the guard changed something, or could not do what was asked.
 bool IsNoteworthy(const plan::GuardReport& guard) {
   return guard.num_left > 0 || !guard.range_method.empty() || !guard.note.empty() ||
-         guard.before_db < 0;
+         !guard.task_measure.empty() || guard.before_db < 0;
 }
 
 // Says what a file of their own would spare, if that is worth a second file.
@@ -368,7 +393,7 @@ std::string DescribeQuantized(const tasks::QuantizeOptions& options,
   for (const auto& [name, why] : report.transform.not_standard) not_standard.push_back(why);
   text += ListCounted("packed, for the ONNX standard has no form of them", not_standard);
   if (report.guard && (is_verbose || IsNoteworthy(*report.guard))) {
-    text += DescribeGuard(*report.guard, plan.config.guard.value_or(0));
+    text += DescribeGuard(*report.guard, plan.config);
   }
   if (report.weight_range && (is_verbose || report.weight_range->method != "auto")) {
     text += DescribeWeightRange(*report.weight_range);

@@ -37,6 +37,10 @@ void AddTaskOption(CLI::App& command, const tasks::OptionRow& row, size_t& value
       ->type_name("N");
 }
 
+void AddTaskOption(CLI::App& command, const tasks::OptionRow& row, std::string& value) {
+  command.add_option(Spelt(row.key), value, WithDefault(row.meaning, value))->type_name("TEXT");
+}
+
 void AddTaskOption(CLI::App& command, const tasks::OptionRow& row, bool& value) {
   if (value) {
     AddWordOption<bool>(command, Spelt(row.key), value, kSwitchWords,

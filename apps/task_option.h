@@ -22,6 +22,7 @@ std::string WithDefault(std::string_view meaning, std::string_view value);
 // Add an option to a command. `value` has the default, and must outlive the command.
 void AddTaskOption(CLI::App& command, const tasks::OptionRow& row, std::filesystem::path& value);
 void AddTaskOption(CLI::App& command, const tasks::OptionRow& row, size_t& value);
+void AddTaskOption(CLI::App& command, const tasks::OptionRow& row, std::string& value);
 // A flag if it is off by default, otherwise on|off.
 void AddTaskOption(CLI::App& command, const tasks::OptionRow& row, bool& value);
 void AddTaskOption(CLI::App& command, const tasks::OptionRow& row, Preparation& value);

@@ -65,6 +65,7 @@ struct PythonType {
   std::string type, default_value;
 };
 PythonType TypeOf(const Path& /*value*/) { return {"Optional[PathLike]", "None"}; }
+PythonType TypeOf(const std::string& value) { return {"str", fmt::format("\"{}\"", value)}; }
 PythonType TypeOf(const PassNames& /*value*/) { return {"Sequence[str]", "()"}; }
 PythonType TypeOf(size_t value) { return {"int", std::to_string(value)}; }
 PythonType TypeOf(bool value) { return {"bool", value ? "True" : "False"}; }
@@ -79,6 +80,9 @@ requires std::is_enum_v<T> PythonType TypeOf(T value) {
 
 void ReadOption(std::string_view /*key*/, nb::handle value, Path& field) {
   field = nb::cast<Path>(value);
+}
+void ReadOption(std::string_view /*key*/, nb::handle value, std::string& field) {
+  field = nb::cast<std::string>(value);
 }
 void ReadOption(std::string_view /*key*/, nb::handle value, PassNames& field) {
   for (const nb::handle name : nb::list(value)) field.insert(nb::cast<std::string>(name));

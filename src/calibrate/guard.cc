@@ -70,6 +70,8 @@ constexpr double kMostRuns = 1e5;
 // The share of these runs that one measurement of all activations takes, and the least samples.
 constexpr size_t kMeasurementsInAll = 8;
 constexpr size_t kFirstSamples = 4;
+// The share of these runs that one check of the task takes at most.
+constexpr size_t kChecksInAll = 4;
 // The distance, in errors of a mean, at which few samples have answered a question.
 constexpr double kClear = 3;
 
@@ -159,7 +161,9 @@ class Guard {
     if (groups_.empty()) return;
     SetBudget();
     const bool is_short = most_runs_ < 2 * groups_.size() * kLeastSearchSamples;
-    probe_.emplace(model_, resolved_, rows_, options_.num_threads, /*in_pieces=*/is_short);
+    const bool has_task = options_.task && resolved_.plan.config.guard_loss > 0;
+    probe_.emplace(model_, resolved_, rows_, options_.num_threads, /*in_pieces=*/is_short,
+                   /*fetches_outputs=*/has_task);
     TakeSamples();
     OutputNoise before = MeasureUntilClear();
     ChooseRanges(before);
@@ -169,25 +173,32 @@ class Guard {
     if (before[worst] <= ToNoise(wanted_db_)) return;
     aims_.assign(before.size(), ToNoise(wanted_db_ + kMarginDb));
     OutputNoise in_all = before;
+    StartTask();
     if (HasWeights()) {
       in_all = MeasureWeights(before);
       if (!report_.note.empty()) return;
     }
+    if (KeepsTask({})) return;
     Explore(before);
-    std::set<size_t> left = Repair(before, in_all);
-    if (!left.empty() && !HoldsForAllSamples(left)) {
+    std::vector<size_t> left = Repair(before, in_all);
+    if (!left.empty() && !TakeFewest(left) && !HoldsForAllSamples(left)) {
       most_runs_ = std::max(most_runs_, probe_->num_runs() + kAnewMeasurements * samples_.size());
       const NoiseProbe::Measured all = MeasureAll({});
       before = NoiseOf(all.of_rounding);
       in_all = report_.weights_db ? NoiseOf(all.in_all) : before;
       Explore(before);
       left = Repair(before, in_all);
+      if (!left.empty()) TakeFewest(left);
     }
     if (!left.empty()) Leave(left);
   }
 
   plan::GuardReport TakeReport() {
     report_.num_runs = probe_ ? probe_->num_runs() : 0;
+    if (const auto all = checked_.find({}); all != checked_.end()) {
+      report_.task_loss_before = all->second.loss;
+      if (report_.num_left == 0) report_.task_loss = report_.task_loss_before;
+    }
     return std::move(report_);
   }
 
@@ -205,6 +216,62 @@ class Guard {
     AddSpreadSamples(*probe_, *options_.source,
                      std::min(SamplesFor(kLeastSamples),
                               std::max(2 * kFirstSamples, most_runs_ / kMeasurementsInAll)));
+    num_samples_ = probe_->num_samples();
+  }
+
+  // Takes the samples by which the task is measured. Their runs are none of those that look for
+  // activations.
+  void StartTask() {
+    const double most_loss = resolved_.plan.config.guard_loss / 100;
+    const size_t before = probe_->num_runs();
+    task_.emplace(*probe_, *options_.source, options_.task, most_loss,
+                  std::clamp(most_runs_ / kChecksInAll, kLeastSamples, kMostGuardCandidates));
+    most_runs_ += probe_->num_runs() - before;
+    report_.why_no_task = task_->why_not();
+    if (!task_->CanDecide()) return;
+    report_.task_measure = task_->of_float().measure;
+    report_.task_items = task_->of_float().items;
+    report_.num_task_items = task_->of_float().num_items;
+    report_.num_task_samples = task_->num_samples();
+  }
+
+  // Returns whether the task keeps its measure without rounding the values of `left`.
+  bool KeepsTask(const std::set<std::string>& left) {
+    if (!task_ || !task_->CanDecide()) return false;
+    const auto [checked, is_new] = checked_.try_emplace(left);
+    if (is_new) {
+      const size_t before = probe_->num_runs();
+      TellProgress(task_->num_samples());
+      checked->second = task_->Measure(RoundedRows(0, groups_.size(), left));
+      most_runs_ += probe_->num_runs() - before;
+    }
+    report_.task_loss = checked->second.loss;
+    return task_->IsKept(checked->second);
+  }
+
+  // Takes parts from the end of `left` away as long as the task keeps its measure without them.
+  // Returns false if it does not keep it with all of them.
+  bool TakeFewest(std::vector<size_t>& left) {
+    if (!KeepsTask(FloatsWith(left))) return false;
+    const auto first = [&](size_t count) {
+      return std::vector<size_t>(left.begin(), left.begin() + static_cast<ptrdiff_t>(count));
+    };
+    size_t least = 1, most = left.size();  // none at all do not keep it
+    while (least < most) {
+      const size_t middle = least + (most - least) / 2;
+      if (KeepsTask(FloatsWith(first(middle)))) {
+        most = middle;
+      } else {
+        least = middle + 1;
+      }
+    }
+    if (most < left.size()) {
+      left = first(most);
+      const OutputNoise noise = NoiseOf(MeasureAll(FloatsWith(left)).of_rounding);
+      report_.after_db = ToDb(noise[Worst(noise)]);
+      report_.left_share = ShareOf(left);
+    }
+    return KeepsTask(FloatsWith(left));
   }
 
   size_t SamplesFor(size_t least) const {
@@ -216,7 +283,7 @@ class Guard {
   // Measures all groups with a few samples, and with more of them while it is not clear whether an
   // output fails, or all are far from that. Leaves in samples_ those to go on with.
   OutputNoise MeasureUntilClear() {
-    const std::vector<size_t> order = SpreadOrder(probe_->num_samples());
+    const std::vector<size_t> order = SpreadOrder(num_samples_);
     const size_t first =
         std::min(order.size(), std::max(kFirstSamples, most_runs_ / kMeasurementsInAll));
     ComparedErrors errors;
@@ -254,6 +321,18 @@ class Guard {
   // Measures the groups begin .. end - 1 without the values of `left` with some samples.
   NoiseProbe::Measured Measure(size_t begin, size_t end, const std::set<std::string>& left,
                                std::span<const size_t> samples) {
+    TellProgress(samples.size());
+    return probe_->Measure(RoundedRows(begin, end, left), samples);
+  }
+
+  void TellProgress(size_t num_next) const {
+    if (!options_.progress) return;
+    const size_t done = probe_->num_runs();
+    options_.progress("guard", done, std::max(done + num_next, most_runs_));
+  }
+
+  // Returns for each row whether it is one of the groups begin .. end - 1, and none of `left`.
+  std::vector<bool> RoundedRows(size_t begin, size_t end, const std::set<std::string>& left) const {
     std::vector<bool> is_rounded;
     for (size_t g = 0; g < groups_.size(); ++g) {
       for (const size_t row : groups_[g].rows) {
@@ -261,11 +340,7 @@ class Guard {
                              !left.contains(resolved_.plan.tensors[row].value));
       }
     }
-    if (options_.progress) {
-      const size_t done = probe_->num_runs();
-      options_.progress("guard", done, std::max(done + samples.size(), most_runs_));
-    }
-    return probe_->Measure(is_rounded, samples);
+    return is_rounded;
   }
 
   // Gives activations another range method if the outputs gain by that. `noise` is that of the
@@ -323,7 +398,7 @@ class Guard {
   // the weights.
   OutputNoise MeasureWeights(OutputNoise& noise) {
     // The outputs of the float weights must be known of all samples before these weights are gone.
-    static_cast<void>(Measure(0, 0, {}, SpreadOrder(probe_->num_samples())));
+    static_cast<void>(Measure(0, 0, {}, SpreadOrder(num_samples_)));
     probe_->UseWeights(WithPlannedWeights(model_, resolved_, pool_), resolved_, rows_);
     const OutputNoise weights = NoiseOf(Measure(0, 0, {}, samples_).in_all);
     const NoiseProbe::Measured all = MeasureAll({});
@@ -405,7 +480,7 @@ class Guard {
     return std::nullopt;
   }
 
-  std::set<std::string> ValuesOf(const std::set<size_t>& parts) const {
+  std::set<std::string> ValuesOf(const std::vector<size_t>& parts) const {
     std::set<std::string> values;
     for (const size_t i : parts) {
       for (size_t g = parts_[i].begin; g < parts_[i].end; ++g) {
@@ -416,7 +491,7 @@ class Guard {
   }
 
   // Returns the share of the products that become floats with these parts.
-  double ShareOf(const std::set<size_t>& parts) const {
+  double ShareOf(const std::vector<size_t>& parts) const {
     std::set<std::string> rest = integers_;
     for (const std::string& value : ValuesOf(parts)) rest.erase(value);
     return num_products_ > 0
@@ -424,10 +499,11 @@ class Guard {
                : 0;
   }
 
-  // Returns the parts to leave float, if that is worth it; none otherwise, with a note.
-  // `before_in_all` is with the weights' error.
-  std::set<size_t> Repair(const OutputNoise& before, const OutputNoise& before_in_all) {
-    std::set<size_t> tried, left;
+  // Returns the parts to leave float, if that is worth it, the loudest first; none otherwise, with
+  // a note. `before_in_all` is with the weights' error.
+  std::vector<size_t> Repair(const OutputNoise& before, const OutputNoise& before_in_all) {
+    std::set<size_t> tried;
+    std::vector<size_t> left;
     OutputNoise noise = before;
     OutputNoise of_rounding = before;
     OutputNoise in_all = before_in_all;
@@ -436,10 +512,10 @@ class Guard {
       const size_t num_before = left.size();
       while (const std::optional<size_t> next = Next(noise, tried)) {
         tried.insert(*next);
-        left.insert(*next);
+        left.push_back(*next);
         const double share = ShareOf(left);
         if (share > most_share_) {
-          left.erase(*next);
+          left.pop_back();
           report_.has_reached_bound |= share > resolved_.plan.config.guard_share;
           continue;
         }
@@ -455,8 +531,9 @@ class Guard {
     }
     const double after_db = ToDb(in_all[Worst(in_all)]);
     const double share = report_.left_share;
-    if (!IsWorth(before_in_all, in_all, share) ||
-        (!Reaches(after_db) && share > kMostShareInVain)) {
+    const bool is_in_vain =
+        !IsWorth(before_in_all, in_all, share) || (!Reaches(after_db) && share > kMostShareInVain);
+    if (is_in_vain && (left.empty() || !KeepsTask(FloatsWith(left)))) {
       const double before_db = ToDb(before_in_all[Worst(before_in_all)]);
       if (before_db < wanted_db_ - kUselessDb && MayAllBeFloat()) return AllAsOnePart(before);
       report_.left_share = 0;
@@ -480,7 +557,7 @@ class Guard {
   }
 
   // Makes all groups one part, which is left float: `noise` is what their rounding brings.
-  std::set<size_t> AllAsOnePart(const OutputNoise& noise) {
+  std::vector<size_t> AllAsOnePart(const OutputNoise& noise) {
     parts_ = {{0, groups_.size(), noise}};
     report_.left_share = ShareOf({0});
     report_.after_db = plan::GuardReport::kNoNoiseDb;
@@ -488,7 +565,7 @@ class Guard {
   }
 
   // Returns the values that become floats with these parts.
-  std::set<std::string> FloatsWith(const std::set<size_t>& parts) const {
+  std::set<std::string> FloatsWith(const std::vector<size_t>& parts) const {
     std::set<std::string> values = ValuesOf(parts);
     values.merge(IdleValues(model_, integers_, values));
     return values;
@@ -496,17 +573,17 @@ class Guard {
 
   // Measures what the parts leave with all samples, because the few that found them may not stand
   // for the others. Returns whether that is as wanted, or about what the few show.
-  bool HoldsForAllSamples(const std::set<size_t>& parts) {
-    if (samples_.size() == probe_->num_samples()) return true;
+  bool HoldsForAllSamples(const std::vector<size_t>& parts) {
+    if (samples_.size() == num_samples_) return true;
     const double of_few = report_.after_db;
-    samples_ = SpreadOrder(probe_->num_samples());
+    samples_ = SpreadOrder(num_samples_);
     const OutputNoise noise = NoiseOf(MeasureAll(FloatsWith(parts)).of_rounding);
     report_.num_samples = samples_.size();
     report_.after_db = ToDb(noise[Worst(noise)]);
     return Reaches(report_.after_db) || report_.after_db > of_few - kMarginDb;
   }
 
-  void Leave(const std::set<size_t>& left_parts) {
+  void Leave(const std::vector<size_t>& left_parts) {
     std::map<std::string, std::string> reasons;
     for (const size_t i : left_parts) {
       const NoisyPart& part = parts_[i];
@@ -539,6 +616,9 @@ class Guard {
   std::set<std::string> integers_;  // the integer activations of the plan
   double num_products_ = 0;         // their products
   std::optional<NoiseProbe> probe_;
+  size_t num_samples_ = 0;  // of the probe, without those for the task alone
+  std::optional<TaskCheck> task_;
+  std::map<std::set<std::string>, TaskLoss> checked_;  // the losses by the values left float
   size_t most_runs_ = 0;
   std::vector<size_t> samples_;   // to measure with
   std::vector<NoisyPart> parts_;  // that may matter, the loudest of one size first

@@ -127,9 +127,11 @@ ModelPieces CutForRuns(const graph::Model& model, const std::vector<std::string>
 // Values between pieces that take more bytes than these for all samples are not kept.
 constexpr uint64_t kMostBytesBetween = uint64_t{512} << 20;
 
-// Makes the compared values outputs of a model, and nothing else. Returns their names in it.
+// Makes the compared values and `besides`, outputs of the model, its outputs, and nothing else.
+// Returns their names in it.
 std::vector<std::string> FetchCompared(graph::Model& model,
-                                       const std::vector<ComparedValue>& compared) {
+                                       const std::vector<ComparedValue>& compared,
+                                       const std::vector<std::string>& besides) {
   const plan::NodeIndex index(model);
   std::vector<std::string> fetched;
   for (const ComparedValue& value : compared) {
@@ -142,6 +144,9 @@ std::vector<std::string> FetchCompared(graph::Model& model,
       model.SetInfo(fetched.back(), model.InfoOf(value.value));
       model.AddOutput(fetched.back());
     }
+  }
+  for (const std::string& output : besides) {
+    if (std::ranges::count(fetched, output) == 0) fetched.push_back(output);
   }
   for (const std::string& output : model.OutputNames()) {
     if (std::ranges::count(fetched, output) == 0) model.RemoveOutput(output);
@@ -180,7 +185,8 @@ class NoiseProbe::Rounder : public runtime::ObserverSink {
 };
 
 NoiseProbe::NoiseProbe(const graph::Model& model, const plan::ResolvedPlan& resolved,
-                       const std::vector<size_t>& rows, size_t num_threads, bool in_pieces)
+                       const std::vector<size_t>& rows, size_t num_threads, bool in_pieces,
+                       bool fetches_outputs)
     : compared_(ComparedValues(model)),
       rounder_([&] {
         std::vector<Rounding> roundings;
@@ -195,7 +201,12 @@ NoiseProbe::NoiseProbe(const graph::Model& model, const plan::ResolvedPlan& reso
       operators_(*rounder_),
       num_threads_(runtime::SessionThreads(num_threads)),
       in_pieces_(in_pieces),
-      inputs_(InputsOf(model)) {
+      inputs_(calibrate::InputsOf(model)) {
+  const std::vector<std::string> outputs = model.OutputNames();
+  // An output that nothing computes belongs to no piece.
+  const bool are_computed = std::ranges::all_of(
+      outputs, [&](const std::string& output) { return model.Producer(output).has_value(); });
+  if (fetches_outputs && are_computed) outputs_ = outputs;
   Open(model, resolved, rows);
 }
 
@@ -212,7 +223,7 @@ void NoiseProbe::Open(const graph::Model& model, const plan::ResolvedPlan& resol
         {std::make_unique<runtime::Session>(runtime::Session::FromModel(part, options))});
   };
   auto [probed, passed] = WithPasses(model, resolved, rows);
-  fetched_ = FetchCompared(probed, compared_);
+  fetched_ = FetchCompared(probed, compared_, outputs_);
   const ModelPieces cut = CutForRuns(probed, fetched_, in_pieces_);
   piece_of_row_.clear();
   for (const std::string& value : passed) {
@@ -303,6 +314,32 @@ void NoiseProbe::RunWithoutRounding(Sample& sample) {
   }
 }
 
+std::vector<Tensor> NoiseProbe::OutputsOf(const std::vector<Tensor>& fetched) const {
+  std::vector<Tensor> outputs;
+  for (const std::string& output : outputs_) {
+    const auto at = std::ranges::find(fetched_, output);
+    outputs.push_back(fetched[static_cast<size_t>(at - fetched_.begin())]);
+  }
+  return outputs;
+}
+
+const std::vector<Tensor>& NoiseProbe::WantedOutputs(size_t sample) {
+  Sample& wanted = samples_.at(sample);
+  if (wanted.outputs.empty() && !wanted.wanted.empty()) {
+    wanted.outputs = OutputsOf(wanted.wanted);
+  } else if (wanted.outputs.empty()) {
+    BITPRESS_DCHECK(!has_weights_);
+    wanted.outputs = RoundedOutputs(std::vector<bool>(rounder_->size(), false), sample);
+  }
+  return wanted.outputs;
+}
+
+std::vector<Tensor> NoiseProbe::RoundedOutputs(const std::vector<bool>& is_rounded, size_t sample) {
+  rounder_->Switch(is_rounded);
+  std::map<std::string, Tensor> between;
+  return OutputsOf(Run(samples_.at(sample), 0, {}, between));
+}
+
 void NoiseProbe::SetScales(const plan::ScaleTable& scales) {
   for (size_t id = 0; id < keys_.size(); ++id) rounder_->SetParams(id, scales.at(keys_[id]));
 }
@@ -352,23 +389,50 @@ OutputNoise NoiseOf(const ComparedErrors& errors) {
   return noise;
 }
 
+namespace {
+
+// The samples that AddSpreadSamples takes, by their positions in the source.
+class SpreadPlaces {
+ public:
+  SpreadPlaces(size_t num_samples, size_t wanted)
+      : wanted_(wanted), step_(std::max<size_t>(1, num_samples / wanted)) {}
+  bool Has(size_t position) const {
+    const size_t part = position / step_;
+    // A number below the step that has no pattern over the parts.
+    return part < wanted_ &&
+           position % step_ == std::mt19937(static_cast<uint32_t>(part))() % step_;
+  }
+
+ private:
+  size_t wanted_, step_;
+};
+
+}  // namespace
+
 void AddSpreadSamples(NoiseProbe& probe, data::Source& source, size_t wanted) {
-  const size_t step = std::max<size_t>(1, source.num_samples() / wanted);
-  // Returns a number below `step` that has no pattern over the parts.
-  const auto place_in = [&](size_t part) {
-    return static_cast<size_t>(std::mt19937(static_cast<uint32_t>(part))() % step);
-  };
+  const SpreadPlaces places(source.num_samples(), wanted);
   size_t position = 0;
   RunSamples(source, probe.inputs(), 1,
              [&](const std::vector<Tensor>& inputs, size_t count) {
-               const size_t part = position / step;
-               if (part < wanted && position % step == place_in(part)) probe.AddSample(inputs);
+               if (places.Has(position)) probe.AddSample(inputs);
                position += count;
              },
              "", {});
   if (probe.num_samples() == 0) {
     Fail(ErrorCode::kInvalidArgument, "there are no samples to measure roundings with");
   }
+}
+
+void EachOtherSample(const NoiseProbe& probe, data::Source& source, size_t wanted,
+                     const std::function<void(const std::vector<Tensor>& inputs)>& take) {
+  const SpreadPlaces places(source.num_samples(), wanted);
+  size_t position = 0;
+  RunSamples(source, probe.inputs(), 1,
+             [&](const std::vector<Tensor>& inputs, size_t count) {
+               if (!places.Has(position)) take(inputs);
+               position += count;
+             },
+             "", {});
 }
 
 }  // namespace bitpress::calibrate

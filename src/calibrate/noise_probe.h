@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <span>
@@ -38,10 +39,12 @@ class NoiseProbe {
  public:
   // Takes the rows of `resolved` with these indices, which are activations with scales and with
   // integer formats of 16 bits at most. `in_pieces`: runs begin with the piece of the model in
-  // which the first row is rounded, for which some values of each sample are kept. Throws Error as
-  // runtime::Session.
+  // which the first row is rounded, for which some values of each sample are kept.
+  // `fetches_outputs`: all outputs of the model may be asked for besides the compared values.
+  // Throws Error as runtime::Session.
   NoiseProbe(const graph::Model& model, const plan::ResolvedPlan& resolved,
-             const std::vector<size_t>& rows, size_t num_threads, bool in_pieces = false);
+             const std::vector<size_t>& rows, size_t num_threads, bool in_pieces = false,
+             bool fetches_outputs = false);
   ~NoiseProbe();
   NoiseProbe(const NoiseProbe&) = delete;
   NoiseProbe& operator=(const NoiseProbe&) = delete;
@@ -49,7 +52,7 @@ class NoiseProbe {
   const std::vector<runtime::ValueDescription>& inputs() const { return inputs_; }
   // Keeps a sample.
   void AddSample(std::vector<Tensor> inputs) {
-    samples_.push_back({std::move(inputs), {}, {}, {}});
+    samples_.push_back({std::move(inputs), {}, {}, {}, {}});
   }
   size_t num_samples() const { return samples_.size(); }
   // Return what messages call an entry, and the output of the model that it stands for. REQUIRES:
@@ -76,12 +79,22 @@ class NoiseProbe {
   size_t num_runs() const { return (num_piece_runs_ + pieces_.size() - 1) / pieces_.size(); }
   size_t num_pieces() const { return pieces_.size(); }
 
+  // Returns whether the outputs of the model may be asked for.
+  bool FetchesOutputs() const { return !outputs_.empty(); }
+  const std::vector<Tensor>& InputsOf(size_t sample) const { return samples_.at(sample).inputs; }
+  // Return the outputs of the model for a sample: those of the float model, which runs if it did
+  // not yet, and those with some rows rounded, as Measure has them. REQUIRES: FetchesOutputs(), and
+  // behind UseWeights that the sample's outputs were asked for before.
+  const std::vector<Tensor>& WantedOutputs(size_t sample);
+  std::vector<Tensor> RoundedOutputs(const std::vector<bool>& is_rounded, size_t sample);
+
  private:
   class Rounder;
   struct Sample {
     std::vector<Tensor> inputs;
     std::vector<Tensor> wanted;   // of the float model; empty before it ran
     std::vector<Tensor> rounded;  // with the weights of UseWeights alone; empty before that ran
+    std::vector<Tensor> outputs;  // of the float model, all; empty before they were asked for
     // The values that pieces give to later ones without rounding; empty if they are too large.
     std::map<std::string, Tensor> between;
   };
@@ -98,6 +111,8 @@ class NoiseProbe {
                           std::map<std::string, Tensor>& between);
   // Runs a sample without roundings if it did not yet.
   void RunWithoutRounding(Sample& sample);
+  // Returns the outputs of the model among the fetched values.
+  std::vector<Tensor> OutputsOf(const std::vector<Tensor>& fetched) const;
 
   std::vector<ComparedValue> compared_;
   std::vector<size_t> entries_;       // the compared values of the entries
@@ -107,7 +122,10 @@ class NoiseProbe {
   int num_threads_;
   bool in_pieces_;
   std::vector<runtime::ValueDescription> inputs_;  // of the model
-  std::vector<std::string> fetched_;               // the outputs that are the compared values
+  // The outputs that are the compared values, in their order, and then those of the model that are
+  // none of them.
+  std::vector<std::string> fetched_;
+  std::vector<std::string> outputs_;  // of the model; empty: they are not fetched
   std::vector<Piece> pieces_;
   std::vector<size_t> piece_of_row_;  // the piece in which a row is rounded
   std::vector<Sample> samples_;
@@ -120,5 +138,9 @@ class NoiseProbe {
 // every time. Their distances differ, because samples of several kinds often take turns. Throws
 // Error(kInvalidArgument) if there are none.
 void AddSpreadSamples(NoiseProbe& probe, data::Source& source, size_t wanted);
+
+// Calls `take` with each sample of the source that AddSpreadSamples with `wanted` does not take.
+void EachOtherSample(const NoiseProbe& probe, data::Source& source, size_t wanted,
+                     const std::function<void(const std::vector<Tensor>& inputs)>& take);
 
 }  // namespace bitpress::calibrate

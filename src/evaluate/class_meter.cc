@@ -25,11 +25,11 @@ class ClassMeter : public TaskMeter {
     TaskReport report{.task = "classes", .num_samples = num_samples_};
     if (agreements_.num_samples() == 0) return report;
     report.figures.push_back({"agreement of first classes", agreements_.Top1(), {}});
-    report.SetLoss(1 - agreements_.Top1(), "agreement");
+    report.SetLoss(1 - agreements_.Top1(), "agreement", "samples", num_samples_);
     if (!expected_.IsMeaningful()) return report;
     const double model = expected_.Model(), reference = expected_.Reference();
     report.figures.push_back({"expected top-1", model, reference});
-    report.SetLoss((reference - model) / reference, "expected top-1");
+    report.SetLoss((reference - model) / reference, "expected top-1", "samples", num_samples_);
     return report;
   }
 

@@ -5,7 +5,6 @@
 #include <set>
 
 #include "base/error.h"
-#include "base/paths.h"
 #include "evaluate/metrics.h"
 
 namespace bitpress::evaluate {
@@ -33,7 +32,7 @@ bool MayBeScores(const Output& output) {
 
 // Returns whether numbers without a dimension for samples are scores: they are probabilities, or
 // they are all that the model gives, and always as many. Steps of time are more or fewer.
-bool AreOfClasses(const Output& output, const std::vector<runtime::ValueDescription>& all) {
+bool AreOfClasses(const Output& output, std::span<const runtime::ValueDescription> all) {
   if (AreProbabilities(output.values)) return true;
   constexpr int64_t kLeastClasses = 9;  // fewer are a regression
   return all.size() == 1 && all[0].dims == output.dims && output.dims[0] >= kLeastClasses &&
@@ -42,10 +41,9 @@ bool AreOfClasses(const Output& output, const std::vector<runtime::ValueDescript
 
 }  // namespace
 
-std::optional<size_t> FindClassOutput(const Contender& model,
+std::optional<size_t> FindClassOutput(std::span<const runtime::ValueDescription> descriptions,
                                       const std::vector<const Output*>& outputs, size_t batch_size,
                                       const std::string& name, bool has_labels) {
-  const auto& descriptions = model.outputs();
   std::set<int64_t> steps;  // numbers of columns that are no classes
   for (const Output* const output : outputs) {
     const bool is_other = output->HasClassScores(batch_size) && !MayBeScores(*output);
@@ -69,8 +67,8 @@ std::optional<size_t> FindClassOutput(const Contender& model,
   if (name.empty()) return first;
   std::vector<std::string> names;
   for (const auto& description : descriptions) names.push_back(description.name);
-  Fail(ErrorCode::kInvalidArgument, "{} has no output '{}'; it has: {}", PathText(model.path()),
-       name, fmt::join(names, ", "));
+  Fail(ErrorCode::kInvalidArgument, "the model has no output '{}'; it has: {}", name,
+       fmt::join(names, ", "));
 }
 
 void CountClasses(const Output& scores, const Output* reference, const data::Batch& batch,

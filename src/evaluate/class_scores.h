@@ -4,24 +4,25 @@
 
 #include <cstddef>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "data/source.h"
-#include "evaluate/contender.h"
 #include "evaluate/outputs.h"
 #include "evaluate/state.h"
+#include "runtime/session.h"
 
 namespace bitpress::evaluate {
 
 // Returns the index of the output with class scores: the one with this name, or if the name is
 // empty the first that has probabilities, else the first that has scores. Null if the model has
-// none. `outputs` are those of a run of `batch_size` samples, in the order of the model. Numbers
-// that differ by hundreds, such as the pitch at each moment, and outputs of as many numbers, such
-// as how sure it is, are scores only if the samples have labels. Numbers without a dimension for
-// samples are scores if they are probabilities, or all that the model gives. Throws
+// none. `outputs` are those of a run of `batch_size` samples, by the model's `descriptions`.
+// Numbers that differ by hundreds, such as the pitch at each moment, and outputs of as many
+// numbers, such as how sure it is, are scores only if the samples have labels. Numbers without a
+// dimension for samples are scores if they are probabilities, or all that the model gives. Throws
 // Error(kInvalidArgument) if the named output is missing or has no scores.
-std::optional<size_t> FindClassOutput(const Contender& model,
+std::optional<size_t> FindClassOutput(std::span<const runtime::ValueDescription> descriptions,
                                       const std::vector<const Output*>& outputs, size_t batch_size,
                                       const std::string& name, bool has_labels);
 

@@ -120,7 +120,7 @@ class DetectionMeter : public TaskMeter {
       report.figures.push_back({"F1 with the float boxes", f1, {}});
       report.figures.push_back(
           {"boxes", static_cast<double>(num_found_), static_cast<double>(num_wanted_)});
-      report.SetLoss(1 - f1, "1 - F1 of boxes");
+      report.SetLoss(1 - f1, "1 - F1 of boxes", "boxes", num_wanted_);
       if (has_masks_) AddMasks(report);
     }
     if (!images_.empty()) AddPrecision(report);
@@ -155,7 +155,7 @@ class DetectionMeter : public TaskMeter {
       report.figures.push_back(
           {"IoU of paired masks, mean", mask_ious_ / static_cast<double>(num_pairs_), {}});
     }
-    report.SetLoss(1 - f1, "1 - F1 of masks");
+    report.SetLoss(1 - f1, "1 - F1 of masks", "boxes", num_wanted_);
   }
 
   // Returns the labels in pixels of what the model saw.

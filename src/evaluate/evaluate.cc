@@ -9,12 +9,12 @@
 #include "base/error.h"
 #include "base/paths.h"
 #include "evaluate/batches.h"
-#include "evaluate/class_scores.h"
 #include "evaluate/contender.h"
 #include "evaluate/greedy_decoder.h"
 #include "evaluate/language.h"
 #include "evaluate/metrics.h"
 #include "evaluate/outputs.h"
+#include "evaluate/run_meter.h"
 #include "evaluate/state.h"
 #include "graph/stored_bytes.h"
 #include "runtime/session.h"
@@ -35,14 +35,12 @@ struct Counted {
   EvaluationState batch;                 // of the batch that runs
   std::optional<LanguageSums> language;  // if there are logits
   data::Failures failures{0};
-  std::optional<size_t> class_index;   // index of the model's output with the class scores
-  std::optional<int64_t> num_classes;  // of that output in the first batch
-  std::optional<size_t> logits;        // index of the model's output with the logits of tokens
-  std::vector<int64_t> prompt;         // tokens of the first sample
+  std::optional<size_t> logits;  // index of the model's output with the logits of tokens
+  std::vector<int64_t> prompt;   // tokens of the first sample
   uint64_t num_prompt_tokens = 0;
   size_t largest_batch = 0;    // samples
   std::vector<double> ratios;  // of the times of both models
-  size_t num_batches = 0, num_pictures = 0;
+  size_t num_batches = 0;
 };
 
 }  // namespace
@@ -127,6 +125,10 @@ class Evaluator::Impl {
   void ForEachBatch(data::Source& source, size_t batch_size, const ProgressSink& progress,
                     const std::function<void(const data::Batch&)>& run) {
     counted_ = {};
+    runs_.emplace(
+        RunMeterSettings{task_spec_, options_.class_output, options_.output_index, options_.hints,
+                         options_.tokens.has_value(), options_.on_picture, options_.most_pictures},
+        model_.inputs(), model_.outputs());
     counted_.failures = data::Failures(options_.most_failures);
     counted_.state = NoSamples();
     source.Rewind();
@@ -192,37 +194,13 @@ class Evaluator::Impl {
     const std::vector<Output> outputs = model_.TakeOutputs(counted_.logits);
     const std::vector<Output> wanted =
         reference_ ? reference_->TakeOutputs(ReferenceLogits()) : std::vector<Output>();
-    if (counted_.num_batches == 0) {
-      std::vector<const Output*> exact;  // quantized probabilities may add up to something else
-      for (size_t i = 0; i < outputs.size(); ++i) {
-        exact.push_back(reference_ ? &wanted[match_[i]] : &outputs[i]);
-      }
-      counted_.class_index =
-          FindClassOutput(model_, exact, size, options_.class_output, !batch.labels.empty());
+    MeasuredRun run{batch, inputs, size, outputs};
+    for (size_t i = 0; i < (reference_ ? outputs.size() : 0); ++i) {
+      run.wanted.push_back(&wanted[match_[i]]);
     }
-    LeaveStepsOut(outputs, !batch.labels.empty());
-    CountNonfinite(outputs, batch.num_samples, size);
-    if (reference_) Compare(outputs, wanted, batch.num_samples, size);
-    if (counted_.class_index) {
-      const size_t index = *counted_.class_index;
-      CountClasses(outputs[index], reference_ ? &wanted[match_[index]] : nullptr, batch, size,
-                   model_.outputs()[index].name, counted_.batch);
-    }
-    if (is_timed_) MeasureTask(batch, inputs, outputs, wanted, size);
-    counted_.batch.num_samples = batch.num_samples;
+    run.is_task_measured = is_timed_ && !counted_.logits;
+    runs_->Add(run, counted_.batch);
     AddBatch();
-  }
-
-  // Outputs whose length changes from sample to sample are steps of time, and no scores of classes.
-  void LeaveStepsOut(const std::vector<Output>& outputs, bool has_labels) {
-    if (!counted_.class_index || !options_.class_output.empty() || has_labels) return;
-    const std::vector<int64_t>& dims = outputs[*counted_.class_index].dims;
-    const int64_t num_classes = dims[dims.size() == 1 ? 0 : 1];
-    if (!counted_.num_classes) counted_.num_classes = num_classes;
-    if (counted_.num_classes == num_classes) return;
-    counted_.class_index.reset();
-    counted_.state.agreements = {};
-    counted_.state.expected = {};
   }
 
   // Runs both models, the reference only where its run is not known.
@@ -269,133 +247,13 @@ class Evaluator::Impl {
     return reference_ms;
   }
 
-  // Adds a run of `size` samples, padding included, to the measure of the task.
-  void MeasureTask(const data::Batch& batch, const std::vector<Tensor>& inputs,
-                   const std::vector<Output>& outputs, const std::vector<Output>& wanted,
-                   size_t size) {
-    if (counted_.logits) return;
-    std::vector<const Output*> reference;
-    for (size_t i = 0; i < (reference_ ? outputs.size() : 0); ++i) {
-      reference.push_back(&wanted[match_[i]]);
-    }
-    const Tensor* const mask = MaskOf(inputs);
-    const auto [height, width] = ImageSides(inputs);
-    if (counted_.num_batches == 0) {
-      TaskInterface interface;
-      for (const auto& output : model_.outputs()) interface.output_names.push_back(output.name);
-      for (size_t i = 0; i < outputs.size(); ++i) {
-        interface.outputs.push_back(reference_ ? *reference[i] : outputs[i]);
-      }
-      interface.batch_size = size;
-      interface.reads_tokens = options_.tokens.has_value() || mask != nullptr;
-      interface.reads_image = !inputs.empty() && inputs[0].dims.size() == 4;
-      interface.input_height = height;
-      interface.input_width = width;
-      interface.hints = options_.hints;
-      ChooseMeasures(interface, !batch.labels.empty());
-    }
-    if (!task_.meter && heads_.empty()) return;
-    std::vector<TaskSample> samples =
-        SamplesOfRun(batch.names, batch.num_samples, size, outputs, reference);
-    for (size_t i = 0; i < samples.size(); ++i) {
-      if (mask != nullptr) samples[i].mask = MaskRow(*mask, i);
-      samples[i].input_height = height;
-      samples[i].input_width = width;
-      if (task_.meter) task_.meter->Add(samples[i]);
-      for (const TaskMeasure& head : heads_) {
-        if (head.meter) head.meter->Add(samples[i]);
-      }
-      if (height > 0) Draw(samples[i], inputs[0], i);
-    }
-  }
-
-  // Hands over the picture of a sample with what the task found in it.
-  void Draw(const TaskSample& sample, const Tensor& images, size_t row) {
-    if (!options_.on_picture || !task_.meter || sample.reference.empty() ||
-        counted_.num_pictures >= options_.most_pictures || !IsFloat(images.type) ||
-        images.dims[0] <= static_cast<int64_t>(row)) {
-      return;
-    }
-    TaskPicture picture{.name = sample.name, .drawing = task_.meter->Draw(sample)};
-    if (picture.drawing.boxes.empty() && picture.drawing.mask.empty()) return;
-    const auto size = static_cast<size_t>(images.num_elements() / images.dims[0]);
-    picture.dims = {images.dims.begin() + 1, images.dims.end()};
-    picture.pixels = RowOf(images, row, size);
-    options_.on_picture(picture);
-    ++counted_.num_pictures;
-  }
-
-  // Chooses the measure of the task, and those of the outputs that it is not about. Who names a
-  // task says what counts.
-  void ChooseMeasures(const TaskInterface& interface, bool has_labels) {
-    task_ = MakeTaskMeasure(task_spec_, interface);
-    const bool is_named = task_spec_.task != Task::kFind && task_spec_.task != Task::kNone;
-    const bool reads_all = task_.meter && !task_.output;
-    heads_.clear();
-    if (!reference_ || is_named || reads_all || options_.output_index) return;
-    const bool has_classes = counted_.class_index && (has_labels || !task_.meter);
-    heads_ =
-        MakeHeadMeasures(interface, has_classes ? counted_.class_index : task_.output, has_classes);
-    if (task_spec_.task != Task::kNone) return;
-    for (TaskMeasure& head : heads_) head.meter.reset();
-  }
-
-  // Returns the losses of the heads. An output that is 0 in the reference has none.
-  std::vector<HeadReport> HeadReports(const std::optional<TaskReport>& task) const {
-    std::vector<HeadReport> reports;
-    for (const TaskMeasure& head : heads_) {
-      const TaskReport report = head.meter ? head.meter->Result() : TaskReport();
-      if (report.loss) {
-        reports.push_back({model_.outputs()[*head.output].name, *report.loss, report.loss_name});
-      } else {
-        AddNoise(*head.output, reports);
-      }
-    }
-    // The task's own output counts as any other where the task says nothing.
-    const bool is_silent = task && task_.output && !task->loss;
-    if (!heads_.empty() && is_silent) AddNoise(*task_.output, reports);
-    return reports;
-  }
-
-  void AddNoise(size_t output, std::vector<HeadReport>& reports) const {
-    const OutputComparison& comparison = counted_.state.outputs[output];
-    const double noise = comparison.NoiseRatio();
-    if (!std::isfinite(noise) && !comparison.has_lost()) return;
-    reports.push_back({model_.outputs()[output].name, noise, "noise"});
-  }
-
-  // Returns height and width of the image that the first input holds, 0 if it is none.
-  static std::pair<int64_t, int64_t> ImageSides(const std::vector<Tensor>& inputs) {
-    if (inputs.empty() || inputs[0].dims.size() != 4) return {0, 0};
-    const std::vector<int64_t>& dims = inputs[0].dims;
-    const bool has_channels_last = dims[3] <= 4 && dims[1] > 4;
-    return has_channels_last ? std::pair(dims[1], dims[2]) : std::pair(dims[2], dims[3]);
-  }
-
-  // Returns the input that says which tokens count; null: there is none.
-  const Tensor* MaskOf(const std::vector<Tensor>& inputs) const {
-    for (size_t i = 0; i < std::min(inputs.size(), model_.inputs().size()); ++i) {
-      if (model_.inputs()[i].name == "attention_mask" && inputs[i].dims.size() == 2) {
-        return &inputs[i];
-      }
-    }
-    return nullptr;
-  }
-
-  static std::vector<int64_t> MaskRow(const Tensor& mask, size_t row) {
-    const std::vector<int64_t> all = ToOutput(mask).integers;
-    const auto size = static_cast<size_t>(mask.dims[1]);
-    if (all.size() < (row + 1) * size) return {};
-    const auto begin = all.begin() + static_cast<ptrdiff_t>(row * size);
-    return {begin, begin + static_cast<ptrdiff_t>(size)};
-  }
-
   void AddBatch() {
     if (counted_.batch.language) {
       if (!counted_.language) counted_.language.emplace();
       counted_.language->Add(*std::exchange(counted_.batch.language, std::nullopt));
     }
     counted_.state.Merge(counted_.batch);
+    if (!runs_->class_output()) counted_.state.agreements = {}, counted_.state.expected = {};
     ++counted_.num_batches;
   }
 
@@ -454,8 +312,8 @@ class Evaluator::Impl {
     counted_.state.processor = processor_.processor;
     counted_.state.depends_on_processor = !processor_.nodes.empty();
     for (const auto& output : model_.outputs()) counted_.state.output_names.push_back(output.name);
-    if (counted_.class_index) {
-      counted_.state.class_output = counted_.state.output_names[*counted_.class_index];
+    if (const std::optional<size_t> classes = runs_->class_output()) {
+      counted_.state.class_output = counted_.state.output_names[*classes];
     }
     if (!counted_.language) return;
     counted_.state.language = counted_.language;
@@ -477,43 +335,6 @@ class Evaluator::Impl {
     report.decoding = Decode();
   }
 
-  void CountNonfinite(const std::vector<Output>& outputs, size_t num_samples, size_t size) {
-    for (const Output& output : outputs) {
-      const size_t counted = output.IsPerSample(size) ? output.values.size() / size * num_samples
-                                                      : output.values.size();
-      counted_.batch.num_nonfinite += static_cast<uint64_t>(std::count_if(
-          output.values.begin(), output.values.begin() + static_cast<ptrdiff_t>(counted),
-          [](double value) { return !std::isfinite(value); }));
-    }
-  }
-
-  void Compare(const std::vector<Output>& outputs, const std::vector<Output>& wanted,
-               size_t num_samples, size_t size) {
-    for (size_t i = 0; i < outputs.size(); ++i) {
-      const Output& found = outputs[i];
-      const Output& reference = wanted[match_[i]];
-      // Outputs that are whole numbers, such as classes, indices and codes, have no distance.
-      if (found.values.empty() || reference.values.empty()) continue;
-      if (found.dims != reference.dims) {
-        Fail(ErrorCode::kInvalidArgument,
-             "output '{}' has the shape [{}], the reference's [{}]: they cannot be compared. "
-             "Measure a network that chooses lengths, such as one that speaks, by a function of "
-             "your own (metric= in Python)",
-             model_.outputs()[i].name, fmt::join(found.dims, ", "),
-             fmt::join(reference.dims, ", "));
-      }
-      const bool per_sample = found.IsPerSample(size);
-      const size_t num_rows = per_sample ? size : 1;
-      for (size_t row = 0; row < (per_sample ? num_samples : 1); ++row) {
-        const auto reference_row = reference.Row(row, num_rows);
-        const auto found_row = found.Row(row, num_rows);
-        counted_.batch.outputs[i].Add(reference_row, found_row);
-        if (options_.output_index.value_or(i) == i)
-          counted_.batch.all.Add(reference_row, found_row);
-      }
-    }
-  }
-
   EvaluationReport MakeReport() {
     EvaluationReport report = ReportOf(counted_.state);
     report.has_times = true;
@@ -526,8 +347,7 @@ class Evaluator::Impl {
     report.load_ms = model_.load_ms();
     report.memory_bytes = model_.memory_bytes();
     if (report.language) AddLanguageTimes(*report.language);
-    if (task_.meter) report.task = task_.meter->Result();
-    report.heads = HeadReports(report.task);
+    runs_->AddTask(counted_.state, report);
     if (reference_) {
       report.reference_time_ms = reference_->time_ms();
       report.reference_load_ms = reference_->load_ms();
@@ -539,15 +359,14 @@ class Evaluator::Impl {
 
   EvaluateOptions options_;
   TaskSpec task_spec_;
-  TaskMeasure task_;
-  std::vector<TaskMeasure> heads_;
   uint64_t file_bytes_ = 0, reference_bytes_ = 0;
   ScratchFolder scratch_;
   ProcessorReport processor_;
   Contender model_;
   std::optional<Contender> reference_;
   size_t fixed_batch_size_ = 0;  // samples that the models fix for one run; 0: any number
-  std::vector<size_t> match_;    // index of the reference's output for each of the model's
+  std::optional<RunMeter> runs_;
+  std::vector<size_t> match_;  // index of the reference's output for each of the model's
   std::optional<LanguageMeter> meter_;
   bool is_timed_ = true;
   Counted counted_;

@@ -83,12 +83,18 @@ struct TaskReport {
   std::string loss_name = "";
   // Why the measure says nothing of these samples: there is no loss then. "": it does.
   std::string why_no_loss = "";
+  // What the loss counts, such as boxes, and how many the float model has. "": it counts nothing,
+  // and any small change shows.
+  std::string items = "";
+  uint64_t num_items = 0;
 
   // Sets the loss, in place of one that was there or of the reason why there was none.
-  void SetLoss(double value, std::string name) {
+  void SetLoss(double value, std::string name, std::string counted = "", uint64_t count = 0) {
     loss = value;
     loss_name = std::move(name);
     why_no_loss.clear();
+    items = std::move(counted);
+    num_items = count;
   }
 };
 constexpr auto FieldsOf(const TaskReport*) {
@@ -100,7 +106,11 @@ constexpr auto FieldsOf(const TaskReport*) {
             "without labels, and where the measure says nothing of the samples."},
       Field{"loss_name", &TaskReport::loss_name},
       Field{"why_no_loss", &TaskReport::why_no_loss,
-            "Why the measure says nothing of these samples, such as photos without any box."});
+            "Why the measure says nothing of these samples, such as photos without any box."},
+      Field{"items", &TaskReport::items,
+            "What the loss counts, such as boxes. '': it counts nothing, and any small change "
+            "shows."},
+      Field{"num_items", &TaskReport::num_items, "How many of them the float model has."});
 }
 
 // One output for one sample.

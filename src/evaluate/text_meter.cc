@@ -110,7 +110,8 @@ class TextMeter : public TaskMeter {
     } else if (has_reference_) {
       report.figures.push_back(
           {"character errors against the float texts", against_float.value(), {}});
-      report.SetLoss(against_float.value(), "character errors against float");
+      report.SetLoss(against_float.value(), "character errors against float", "characters",
+                     against_float.length);
     }
     if (characters.length == 0) return report;
     report.figures.push_back(

@@ -64,6 +64,15 @@ struct GuardReport {
   double left_share = 0;
   bool has_reached_bound = false;  // activations stayed quantized because of guard_share
   size_t num_left = 0;             // ResolvedPlan::left_float has them
+  // The measure of the task by which it decided, "" if decibels decided alone; the loss, a share,
+  // with all activations rounded and with those that are left; and what was counted in it.
+  std::string task_measure;
+  double task_loss_before = 0;
+  double task_loss = 0;
+  std::string task_items;
+  uint64_t num_task_items = 0;
+  size_t num_task_samples = 0;
+  std::string why_no_task;  // although the task is known; "" otherwise
   std::string note;
 
   // Returns whether rounding changed no output: it does not reach them, or they do not vary.
@@ -88,6 +97,18 @@ constexpr auto FieldsOf(const GuardReport*) {
       Field{"num_left", &Report::num_left, "Activations that it left float."},
       Field{"left_share", &Report::left_share,
             "Share of the products of integers that became floats, 0 to 1."},
+      Field{"task_measure", &Report::task_measure,
+            "The measure of the network's task that decided besides (guard_loss). '' if decibels "
+            "decided alone."},
+      Field{"task_loss_before", &Report::task_loss_before,
+            "The loss by it with all activations of the plan quantized, as a share."},
+      Field{"task_loss", &Report::task_loss, "The same with those that are left."},
+      Field{"task_items", &Report::task_items,
+            "What it counts, such as boxes. '': it counts nothing."},
+      Field{"num_task_items", &Report::num_task_items},
+      Field{"num_task_samples", &Report::num_task_samples},
+      Field{"why_no_task", &Report::why_no_task,
+            "Why the task did not decide although it is known. '' otherwise."},
       Field{"note", &Report::note,
             "Why nothing was measured, or nothing was changed although that was asked for. '' "
             "otherwise."});

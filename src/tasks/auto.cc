@@ -19,6 +19,7 @@
 #include "base/system_error.h"
 #include "base/text.h"
 #include "data/kept_samples.h"
+#include "evaluate/measured_loss.h"
 #include "graph/staged_model.h"
 #include "graph/stored_bytes.h"
 #include "ops/multiply_adds.h"
@@ -37,55 +38,16 @@ namespace {
 
 namespace fs = std::filesystem;
 
-struct MeasuredLoss {
-  double loss = 0;
-  std::string measure;
-  std::optional<evaluate::HeadReport> worst_head = {};
-};
-
-// Returns the loss by the measure that comes first, in parts of the float model's; nothing if no
-// measure fits the outputs.
-std::optional<MeasuredLoss> FirstLossOf(const evaluate::EvaluationReport& report) {
-  if (report.language && report.language->reference_perplexity) {
-    const double reference = *report.language->reference_perplexity;
-    return MeasuredLoss{(report.language->perplexity - reference) / reference, "perplexity"};
-  }
-  if (report.top1 && report.reference_top1.value_or(0) > 0) {
-    return MeasuredLoss{(*report.reference_top1 - *report.top1) / *report.reference_top1, "top-1"};
-  }
-  if (report.task && report.task->loss) {
-    return MeasuredLoss{*report.task->loss, report.task->loss_name};
-  }
-  if (report.expected_top1) {
-    const double reference = *report.reference_expected_top1;
-    return MeasuredLoss{(reference - *report.expected_top1) / reference, "expected top-1"};
-  }
-  if (report.agreement) return MeasuredLoss{1 - *report.agreement, "agreement"};
-  return std::nullopt;
-}
-
-// Returns the loss of the float model's accuracy: of several outputs that of the worst.
-MeasuredLoss LossOf(const evaluate::EvaluationReport& report) {
-  const std::optional<MeasuredLoss> first = FirstLossOf(report);
-  if (!first && !report.sqnr_db) {
+// Returns the loss of the float model's accuracy. Throws if nothing measures it.
+evaluate::MeasuredLoss LossOrFail(const evaluate::EvaluationReport& report) {
+  std::optional<evaluate::MeasuredLoss> loss = evaluate::LossOf(report);
+  if (!loss) {
     Fail(ErrorCode::kInvalidArgument,
          "the model has no output of floating-point numbers by which a loss could be measured. An "
          "export of scikit-learn has maps instead (ZipMap): export it with "
          "options={{'zipmap': False}}");
   }
-  const auto worst = std::ranges::max_element(report.heads, {}, &evaluate::HeadReport::loss);
-  if (worst == report.heads.end()) {
-    return first ? *first : MeasuredLoss{std::pow(10, -*report.sqnr_db / 10), "noise"};
-  }
-  if (!first) return {worst->loss, "noise", *worst};
-  return worst->loss > first->loss ? MeasuredLoss{worst->loss, first->measure, *worst} : *first;
-}
-
-// Returns whether the model gives NaN or infinity where the float model gives numbers. Such a model
-// loses by every measure.
-bool HasLost(const evaluate::EvaluationReport& report) {
-  return report.num_nonfinite_values > 0 && report.sqnr_db && std::isinf(*report.sqnr_db) &&
-         *report.sqnr_db < 0;
+  return *std::move(loss);
 }
 
 // Returns the loss by the caller's own measure.
@@ -235,30 +197,19 @@ class AutoRun {
     }
   }
 
-  // Returns what the measure counts and how many there are: {"boxes", 20}; none: it counts nothing.
-  std::pair<std::string, size_t> Counted(const evaluate::EvaluationReport& evaluation) const {
-    if (report_.measure == "agreement") return {"samples", evaluation.num_samples};
-    if (report_.measure == "top-1") return {"samples", evaluation.num_labelled};
-    if (!evaluation.task || report_.measure != evaluation.task->loss_name) return {};
-    for (const evaluate::TaskFigure& figure : evaluation.task->figures) {
-      if (figure.name != "boxes") continue;
-      return {"boxes", static_cast<size_t>(figure.reference.value_or(0))};
-    }
-    return {};
-  }
-
   // Says if so few things were counted that the tolerable loss is less than one of them.
   void TellResolution() {
     const auto& evaluation = report_.trials[*best_].evaluation;
     if (!evaluation) return;
-    const auto [what, count] = Counted(*evaluation);
-    if (count == 0) return;
-    const double one = 1 / static_cast<double>(count);
+    const std::optional<evaluate::MeasuredLoss> first = evaluate::FirstLossOf(*evaluation);
+    if (!first || first->num_items == 0 || first->measure != report_.measure) return;
+    if (first->measure == "expected top-1") return;  // a sample changes it by less than its share
+    const double one = 1 / static_cast<double>(first->num_items);
     if (report_.goals.limits.loss.value_or(1) >= one) return;
     report_.notes.push_back(fmt::format(
         "one of {} {} is {:.2g} %, more than the loss that is allowed: measure on more, or "
         "allow more",
-        count, what, 100 * one));
+        first->num_items, first->items, 100 * one));
   }
 
   // Says if the measure of the task had nothing to measure, so that another one decided.
@@ -275,7 +226,7 @@ class AutoRun {
     if (!chosen.worst_head) return;
     const evaluate::HeadReport& head = *chosen.worst_head;
     const std::string name = head.loss_name == "noise" ? "the energy of its error" : head.loss_name;
-    const std::optional<MeasuredLoss> first = FirstLossOf(*chosen.evaluation);
+    const std::optional<evaluate::MeasuredLoss> first = evaluate::FirstLossOf(*chosen.evaluation);
     if (!first && chosen.evaluation->heads.size() == 1) return;
     report_.notes.push_back(fmt::format(
         "the loss is that of output '{}' ({}), {}. If others are what counts, name one "
@@ -376,11 +327,10 @@ class AutoRun {
       tried.loss = LossOf(*tried.metric, *trials_.reference_metric());
       report_.measure = "metric";
     } else if (tried.evaluation) {
-      MeasuredLoss measured = LossOf(*tried.evaluation);
+      evaluate::MeasuredLoss measured = LossOrFail(*tried.evaluation);
       tried.loss = measured.loss;
       tried.worst_head = std::move(measured.worst_head);
       report_.measure = std::move(measured.measure);
-      if (HasLost(*tried.evaluation)) tried.loss = std::numeric_limits<double>::infinity();
     }
   }
 
@@ -398,6 +348,8 @@ class AutoRun {
       command += fmt::format(" --target {}", ShellQuoted(options_.target.text()));
     }
     if (options_.preparation == rewrite::Preparation::kAsIs) command += " --as-is";
+    if (options_.task != QuantizeChoices().task)
+      command += fmt::format(" --task {}", ShellQuoted(options_.task));
     return command;
   }
 

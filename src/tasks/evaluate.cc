@@ -1,7 +1,6 @@
 #include "tasks/evaluate.h"
 
 #include <algorithm>
-#include <map>
 #include <optional>
 #include <string>
 #include <utility>
@@ -11,10 +10,10 @@
 #include "base/error.h"
 #include "base/messages.h"
 #include "base/paths.h"
-#include "base/text.h"
 #include "runtime/machine.h"
 #include "runtime/session.h"
 #include "tasks/merge_files.h"
+#include "tasks/task_hints.h"
 
 namespace bitpress::tasks {
 
@@ -26,23 +25,6 @@ struct ModelFiles {
   evaluate::EvaluateOptions evaluation;
   uint64_t fingerprint = 0, reference_fingerprint = 0;
 };
-
-// Returns the characters that a recognizer of text lists in its metadata, as PaddleOCR's do; empty
-// if there are none.
-std::vector<std::string> CharactersOf(const graph::Model& model) {
-  const std::map<std::string, std::string> metadata = model.Metadata();
-  const auto found = metadata.find("character");
-  if (found == metadata.end()) return {};
-  std::vector<std::string> characters = Split(found->second, '\n');
-  while (!characters.empty() && characters.back().empty()) characters.pop_back();
-  return characters;
-}
-
-// Returns how photos were fitted, in the words of the task `detection`.
-std::string FitWord(const std::optional<data::ImageSpec>& image) {
-  if (!image || image->fit == data::ImageSpec::Fit::kShorter) return "";
-  return image->fit == data::ImageSpec::Fit::kLetterbox ? "letterbox" : "stretch";
-}
 
 // Reads both models for these samples. `has_fingerprints` says whether they are wanted, which takes
 // a look at every weight.
@@ -60,7 +42,7 @@ ModelFiles ReadModels(const EvaluateOptions& options, const data::SampleSpec& sa
     takes_whole_items = source.use_whole_items;
     if (source.tokens) evaluation.reference_tokens = source.tokens->inputs;
     if (has_fingerprints) files.reference_fingerprint = reference.Fingerprint();
-    evaluation.hints.characters = CharactersOf(reference);
+    evaluation.hints = HintsOf(reference, source);
   }
   {
     const graph::Model model = runtime::LoadToRun(options.model);
@@ -68,10 +50,10 @@ ModelFiles ReadModels(const EvaluateOptions& options, const data::SampleSpec& sa
     files.source.use_whole_items |= takes_whole_items;
     if (files.source.tokens) evaluation.tokens = files.source.tokens->inputs;
     if (has_fingerprints) files.fingerprint = model.Fingerprint();
-    if (evaluation.hints.characters.empty()) evaluation.hints.characters = CharactersOf(model);
+    const evaluate::TaskHints hints = HintsOf(model, files.source);
+    if (evaluation.hints.characters.empty()) evaluation.hints = hints;
   }
   static_cast<evaluate::EvaluateSettings&>(evaluation) = options;
-  evaluation.hints.fit = FitWord(files.source.image);
   evaluation.num_threads = runtime::SessionThreads(options.num_threads);
   evaluation.progress = options.progress;
   files.source.keeps_failures = options.most_failures > 0;

@@ -27,6 +27,7 @@
 #include "runtime/machine.h"
 #include "tasks/cache_scales.h"
 #include "tasks/calibrate.h"
+#include "tasks/guard_task.h"
 #include "tasks/passes.h"
 #include "tasks/plan.h"
 #include "tasks/shared_work.h"
@@ -200,7 +201,8 @@ plan::ResolvedPlan Resolve(plan::QuantPlan plan, Prepared& prepared, const Quant
   if (is_guarded && options.samples.is_given()) {
     samples = OpenSamples(prepared.model, options.First(calibrate::kMostGuardCandidates));
   }
-  const calibrate::GuardOptions guard{samples.get(), options.num_threads, options.progress};
+  calibrate::GuardOptions guard{samples.get(), options.num_threads, options.progress};
+  if (samples) guard.task = GuardTask(options.task, prepared.model, options);
   plan::ResolvedPlan resolved = calibrate::ResolvePlan(
       std::move(plan), prepared.model, statistics->table, pool, samples ? &guard : nullptr);
   if (is_guarded && !samples) {

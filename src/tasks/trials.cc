@@ -21,6 +21,7 @@ QuantizeOptions Trials::Options() const {
   quantize.preparation = options_.preparation;
   quantize.target = options_.target;
   quantize.is_checked = options_.is_checked;
+  quantize.task = options_.task;
   quantize.shared = options_.shared;
   return quantize;
 }

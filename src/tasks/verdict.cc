@@ -380,11 +380,16 @@ void WarnOfGuard(const QuantizeReport& report, std::vector<Warning>& warnings) {
   constexpr double kMuch = 0.25;
   if (!report.guard || report.guard->num_left == 0 || report.guard->left_share < kMuch) return;
   const plan::GuardReport& guard = *report.guard;
+  const std::string of_task =
+      guard.task_measure.empty()
+          ? ""
+          : fmt::format(", and the task to a loss of {:.2g} %", 100 * guard.task_loss_before);
   warnings.push_back(
       {"left_float",
        fmt::format("the guard leaves {} activations float, {:.0f} % of the products: rounded, they "
-                   "bring output '{}' to {:.1f} dB (guard=off rounds them)",
-                   guard.num_left, 100 * guard.left_share, guard.worst_output, guard.before_db)});
+                   "bring output '{}' to {:.1f} dB{} (guard=off rounds them)",
+                   guard.num_left, 100 * guard.left_share, guard.worst_output, guard.before_db,
+                   of_task)});
 }
 
 }  // namespace

@@ -1,0 +1,14 @@
+// What a model's file and the way in which its samples are read say of its task.
+#pragma once
+
+#include "data/source.h"
+#include "evaluate/task.h"
+#include "graph/model.h"
+
+namespace bitpress::tasks {
+
+// Returns the characters that a recognizer of text lists in its metadata, as PaddleOCR's do, and
+// how photos are fitted into the model's input.
+evaluate::TaskHints HintsOf(const graph::Model& model, const data::SourceOptions& source);
+
+}  // namespace bitpress::tasks
