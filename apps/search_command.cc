@@ -38,6 +38,9 @@ std::string MeasuredText(const search::Measurement& measurement) {
     text += fmt::format(", agreement {:.1f} %", 100 * *measurement.agreement);
   }
   if (measurement.divergence) text += fmt::format(", divergence {:.4f}", *measurement.divergence);
+  if (measurement.loss && measurement.loss_measure != "noise") {
+    text += fmt::format(", loss {:.2f} % ({})", 100 * *measurement.loss, measurement.loss_measure);
+  }
   if (measurement.top1) {
     text += fmt::format(", top-1 {:.1f} % (float {:.1f} %)", 100 * *measurement.top1,
                         100 * measurement.reference_top1.value_or(0));
@@ -146,7 +149,8 @@ void AddSearchCommand(CLI::App& program) {
       ->add_option("--target", options->target,
                    "reach this on the samples at the least cost: sqnr>=DB, cosine>=X, l2<=X, "
                    "agreement>=PERCENT, divergence<=NATS (of tokens), top1>=PERCENT, "
-                   "top1_drop<=POINTS or task_loss<=PERCENT")
+                   "top1_drop<=POINTS, loss<=PERCENT (by the measure that suits the outputs, as "
+                   "auto has it) or task_loss<=PERCENT")
       ->type_name("TARGET");
   command
       ->add_option("--budget", options->budget,

@@ -18,7 +18,7 @@ struct MetricWord {
   std::string_view name;
   bool is_at_least;
 };
-constexpr std::array<MetricWord, 10> kMetrics{{{Metric::kSqnr, "sqnr", true},
+constexpr std::array<MetricWord, 11> kMetrics{{{Metric::kSqnr, "sqnr", true},
                                                {Metric::kCosine, "cosine", true},
                                                {Metric::kL2, "l2", false},
                                                {Metric::kAgreement, "agreement", true},
@@ -26,6 +26,7 @@ constexpr std::array<MetricWord, 10> kMetrics{{{Metric::kSqnr, "sqnr", true},
                                                {Metric::kTop1, "top1", true},
                                                {Metric::kTop1Drop, "top1_drop", false},
                                                {Metric::kTaskLoss, "task_loss", false},
+                                               {Metric::kLoss, "loss", false},
                                                {Metric::kMetric, "metric", true},
                                                {Metric::kMetricDrop, "metric_drop", false}}};
 
@@ -69,7 +70,7 @@ double ParseBound(const std::string& text) {
 Target ParseTarget(std::string_view text) {
   constexpr std::string_view kExamples =
       "sqnr>=15, cosine>=0.99, l2<=0.5, agreement>=98, divergence<=0.05, top1>=80, "
-      "top1_drop<=0.5 or task_loss<=1";
+      "top1_drop<=0.5, loss<=1 or task_loss<=1";
   const Comparison comparison = SplitComparison(text, kExamples);
   std::vector<std::string> names;
   for (const MetricWord& word : kMetrics) {
@@ -130,6 +131,8 @@ double Target::ValueOf(const Measurement& measurement) const {
     case Metric::kTaskLoss:
       return percent(measurement.task_loss,
                      "the outputs are of no task that is known; name one with task");
+    case Metric::kLoss:
+      return percent(measurement.loss, "the outputs hold no numbers that could be compared");
     case Metric::kMetric:
       return own(measurement.metric);
     case Metric::kMetricDrop:

@@ -22,6 +22,8 @@ struct Measurement {
   std::optional<double> agreement, top1, reference_top1;
   std::optional<double> divergence;
   std::optional<double> task_loss;
+  std::optional<double> loss;  // by the measure that suits the outputs, see MeasuredLoss
+  std::string loss_measure;
   std::optional<double> metric, reference_metric;
   uint64_t file_bytes = 0;
   bool operator==(const Measurement&) const = default;
@@ -40,6 +42,10 @@ constexpr auto FieldsOf(const Measurement*) {
       Field{"reference_top1", &Measurement::reference_top1},
       Field{"task_loss", &Measurement::task_loss,
             "Loss in the terms of the task, as a share. None if the outputs are of no task."},
+      Field{"loss", &Measurement::loss,
+            "Loss as `auto` has it, a share: by the first of perplexity, top-1, task, expected "
+            "top-1, agreement and noise that is known; of several outputs that of the worst."},
+      Field{"loss_measure", &Measurement::loss_measure, "The measure of that loss."},
       Field{"metric", &Measurement::metric,
             "A measure of the caller's own. The larger it is, the better."},
       Field{"reference_metric", &Measurement::reference_metric},
@@ -56,14 +62,15 @@ enum class Metric {
   kTop1,
   kTop1Drop,
   kTaskLoss,
+  kLoss,
   kMetric,
   kMetricDrop
 };
 
 // A bound that a quantized model shall keep: "sqnr>=15" (dB), "cosine>=0.99", "l2<=0.5",
 // "divergence<=0.05" (nats), "agreement>=98" and "top1>=80" (percent), "top1_drop<=0.5" (percentage
-// points), "task_loss<=1" (percent), "metric>=0.8" and "metric_drop<=0.01" (the unit of the
-// caller's own measure).
+// points), "loss<=1" and "task_loss<=1" (percent), "metric>=0.8" and "metric_drop<=0.01" (the unit
+// of the caller's own measure).
 struct Target {
   Metric metric = Metric::kSqnr;
   double bound = 0;

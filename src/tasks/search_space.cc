@@ -17,6 +17,7 @@
 #include "calibrate/resolve_plan.h"
 #include "data/kept_samples.h"
 #include "emit/apply_plan.h"
+#include "evaluate/measured_loss.h"
 #include "plan/make_plan.h"
 #include "rewrite/prepare.h"
 #include "runtime/ort_library.h"
@@ -245,6 +246,13 @@ search::Measurement ToMeasurement(const evaluate::EvaluationReport& report, cons
     measurement.divergence = report.language->mean_divergence;
   }
   if (report.task) measurement.task_loss = report.task->loss;
+  if (const auto loss = evaluate::LossOf(report)) {
+    measurement.loss = loss->loss;
+    measurement.loss_measure = loss->worst_head
+                                   ? fmt::format("{} of output '{}'", loss->worst_head->loss_name,
+                                                 loss->worst_head->output)
+                                   : loss->measure;
+  }
   measurement.top1 = report.top1;
   measurement.reference_top1 = report.reference_top1;
   measurement.file_bytes = report.file_bytes;
