@@ -12,7 +12,7 @@ namespace bitpress::calibrate {
 namespace {
 
 // Samples that are kept for the task alone take so many bytes at most, their outputs included.
-constexpr uint64_t kMostBytes = uint64_t{256} << 20;
+constexpr uint64_t kMostBytes = uint64_t{512} << 20;
 // Samples enough, if they hold many items.
 constexpr size_t kGoodSamples = 64;
 // The least samples of a measure that counts nothing.
