@@ -126,8 +126,8 @@ def search(model: Model, data: Data, candidates: Candidates = (), *, target: Opt
     Arguments that are not listed are those of sensitivity() and quantize().
 
     Args:
-        target: "agreement>=97", "sqnr>=15", "cosine>=0.99", "l2<=0.5", "divergence<=0.05", "top1>=80", "top1_drop<=0.5"; with `metric` also
-            "metric>=0.8" and "metric_drop<=0.01", in its unit.
+        target: "agreement>=97", "sqnr>=15", "cosine>=0.99", "l2<=0.5", "divergence<=0.05", "top1>=80", "top1_drop<=0.5",
+            "loss<=1" (percent, as auto() has it); with `metric` also "metric>=0.8" and "metric_drop<=0.01", in its unit.
         budget: "bits<=5", "bytes<=3MB", "mac_bits<=40", "time<=1.3".
         task: as of evaluate(), for a target of its loss, "task_loss<=1" (percent).
         strategy: `optimal`, or `greedy` as AMD Quark's automatic mixed precision.
