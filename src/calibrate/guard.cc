@@ -228,11 +228,6 @@ class Guard {
                   std::clamp(most_runs_ / kChecksInAll, kLeastSamples, kMostGuardCandidates));
     most_runs_ += probe_->num_runs() - before;
     report_.why_no_task = task_->why_not();
-    if (!task_->CanDecide()) return;
-    report_.task_measure = task_->of_float().measure;
-    report_.task_items = task_->of_float().items;
-    report_.num_task_items = task_->of_float().num_items;
-    report_.num_task_samples = task_->num_samples();
   }
 
   // Returns whether the task keeps its measure without rounding the values of `left`.
@@ -245,6 +240,10 @@ class Guard {
       checked->second = task_->Measure(RoundedRows(0, groups_.size(), left));
       most_runs_ += probe_->num_runs() - before;
     }
+    report_.task_measure = task_->of_float().measure;
+    report_.task_items = task_->of_float().items;
+    report_.num_task_items = task_->of_float().num_items;
+    report_.num_task_samples = task_->num_samples();
     report_.task_loss = checked->second.loss;
     return task_->IsKept(checked->second);
   }

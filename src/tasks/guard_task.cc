@@ -64,6 +64,9 @@ class Meter : public calibrate::TaskLossMeter {
     // Without probabilities, nothing says that the largest of some numbers is a class.
     const bool is_guess = first && first->measure == "agreement" &&
                           interface_->settings.task.task == evaluate::Task::kFind;
+    if (!first && report.task && !report.task->why_no_loss.empty()) {
+      return calibrate::TaskLoss{.measure = report.task->task, .items = "items"};  // none yet
+    }
     if (!first || is_guess) return std::nullopt;
     return calibrate::TaskLoss{evaluate::LossOf(report)->loss, first->measure, first->items,
                                first->num_items};
