@@ -195,7 +195,8 @@ class Guard {
 
   plan::GuardReport TakeReport() {
     report_.num_runs = probe_ ? probe_->num_runs() : 0;
-    if (const auto all = checked_.find({}); all != checked_.end()) {
+    const auto all = checked_.find({});
+    if (all != checked_.end() && !report_.task_measure.empty()) {
       report_.task_loss_before = all->second.loss;
       if (report_.num_left == 0) report_.task_loss = report_.task_loss_before;
     }
@@ -239,6 +240,12 @@ class Guard {
       TellProgress(task_->num_samples());
       checked->second = task_->Measure(RoundedRows(0, groups_.size(), left));
       most_runs_ += probe_->num_runs() - before;
+      if (!task_->CanDecide()) {
+        report_.why_no_task = task_->why_not();
+        report_.task_measure.clear();
+        report_.task_loss = 0;
+        return false;
+      }
     }
     report_.task_measure = task_->of_float().measure;
     report_.task_items = task_->of_float().items;

@@ -96,6 +96,16 @@ bool TaskCheck::HasEnough() const {
 }
 
 TaskLoss TaskCheck::Measure(const std::vector<bool>& is_rounded) {
+  try {
+    return MeasureSamples(is_rounded);
+  } catch (const Error& error) {
+    why_not_ = error.what();
+    can_decide_ = false;
+    return {.loss = 1, .measure = of_float_.measure};
+  }
+}
+
+TaskLoss TaskCheck::MeasureSamples(const std::vector<bool>& is_rounded) {
   const std::unique_ptr<TaskLossMeter> meter = maker_();
   std::optional<TaskLoss> result;
   for (size_t i = 0; i < samples_.size(); ++i) {

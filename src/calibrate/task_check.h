@@ -56,7 +56,9 @@ class TaskCheck {
   const TaskLoss& of_float() const { return of_float_; }
 
   // Returns the loss with the rows rounded for which is_rounded[i], as NoiseProbe::Measure has
-  // them. Stops early where it is more than the most in any case. REQUIRES: CanDecide().
+  // them. Stops early where it is more than the most in any case. If the outputs cannot be
+  // compared, because their shapes depend on the rounding, the task cannot decide from then on.
+  // REQUIRES: CanDecide().
   TaskLoss Measure(const std::vector<bool>& is_rounded);
   bool IsKept(const TaskLoss& loss) const { return loss.loss <= most_loss_; }
 
@@ -64,6 +66,7 @@ class TaskCheck {
   void RunFloats(data::Source& source, size_t most_samples);
   bool HasEnough() const;
   void AddFloat(size_t sample, TaskLossMeter& meter);
+  TaskLoss MeasureSamples(const std::vector<bool>& is_rounded);
 
   NoiseProbe& probe_;
   TaskMeterMaker maker_;

@@ -40,6 +40,7 @@ struct Fake {
   uint64_t items_of_sample = 4;
   bool is_known = true;
   std::string error = "";
+  bool fails_when_rounded = false;
 };
 
 class FakeMeter : public TaskLossMeter {
@@ -48,6 +49,9 @@ class FakeMeter : public TaskLossMeter {
   void Add(const std::vector<Tensor>& inputs, const std::vector<Tensor>& wanted,
            const std::vector<Tensor>& found) override {
     if (!fake_.error.empty()) Fail(ErrorCode::kInvalidArgument, "{}", fake_.error);
+    if (fake_.fails_when_rounded && &wanted != &found) {
+      Fail(ErrorCode::kInvalidArgument, "other shapes");
+    }
     EXPECT_EQ(inputs.size(), 1u);
     ASSERT_EQ(wanted.size(), found.size());
     const auto a = wanted[0].values<float>(), b = found[0].values<float>();
@@ -158,6 +162,10 @@ TEST(GuardWithTask, DecibelsDecideWithoutATask) {
   const plan::ResolvedPlan fails = Guarded(MakerOf({.error = "no output fits"}));
   EXPECT_EQ(fails.left_float, by_decibels.left_float);
   EXPECT_EQ(fails.guard->why_no_task, "no output fits");
+  const plan::ResolvedPlan other_shapes = Guarded(MakerOf({.fails_when_rounded = true}));
+  EXPECT_EQ(other_shapes.left_float, by_decibels.left_float);
+  EXPECT_EQ(other_shapes.guard->why_no_task, "other shapes");
+  EXPECT_EQ(other_shapes.guard->task_measure, "");
 }
 
 }  // namespace
