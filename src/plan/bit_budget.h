@@ -35,10 +35,9 @@ MeanBits MeanBitsOf(const QuantPlan& plan, const graph::Model& model);
 // long as that fits: the first ones (those behind no other layer), then depthwise ones and those of
 // the first quarter that are as small, in the order of the network, then the last ones, then the
 // others. Of last and of other layers the small ones come first, and of those between the same
-// powers of two the early
-// ones. What is left gives first, depthwise and last layers 8 bits. Layers whose weight others read
-// keep the weight's format. Throws Error(kInvalidArgument) if a format has no blocks, or if
-// mean_bits is less than the bits of a format.
+// powers of two the early ones. What is left gives first, depthwise and last layers 8 bits. Layers
+// whose weight others read keep the weight's format. Throws Error(kInvalidArgument) if a format has
+// no blocks, or if mean_bits is less than the bits of a format.
 std::vector<Rule> WideningRules(const QuantPlan& plan, const graph::Model& model);
 
 }  // namespace bitpress::plan

@@ -37,7 +37,7 @@ struct PackedProduct {
   PackedWeight weight;  // two-dimensional
   std::string input;    // the left matrix
   std::string rows;     // the format of its values, or ""
-  std::string bias;  // a vector of floats for each column
+  std::string bias;     // a vector of floats for each column
   std::string output;
   std::string name;  // of the node
   float least = -std::numeric_limits<float>::infinity();
