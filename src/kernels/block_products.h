@@ -1,6 +1,6 @@
 // Matrix products whose right matrix lies in blocks of codes, on every instruction set the same
-// bits as formats::ref::MultiplyBlocks. Work is cut into independent tasks, which a caller runs on
-// threads of its own. For example:
+// bits as formats::ref::MultiplyBlocks, or in the fastest order of sums. Work is cut into
+// independent tasks, which a caller runs on threads of its own. For example:
 //
 //   const ProductPanels panels(spec, view, packed, pool);    // once
 //   BlockProduct product(panels, rows_format, a, c);         // c = a x panels
@@ -45,8 +45,9 @@ struct ProductTask;
 class BlockProduct {
  public:
   // The rows have values of the format `rows`; others are rounded to elements of their blocks. With
-  // nothing they are any floats. REQUIRES: formats::WhyNoProduct is empty for the
-  // two formats. The panels and the matrices outlive it.
+  // nothing they are any floats. In the fastest order, rows that terms suit have the bits of
+  // formats::ref::MultiplyInTerms where there are tiles and rows enough. REQUIRES:
+  // formats::WhyNoProduct is empty for the two formats. The panels and the matrices outlive it.
   BlockProduct(const ProductPanels& panels, const std::optional<formats::FormatSpec>& rows,
                const ProductInput& input, const ProductOutput& output,
                formats::SumOrder order = formats::SumOrder::kFixed);

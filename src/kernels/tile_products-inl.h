@@ -117,37 +117,20 @@ struct PanelPiece {
   size_t panel, begin, end;
 };
 
-// A piece's blocks of kTileRows rows and of panels, one after another.
+// A piece's blocks of kTileRows rows, which have kNumTerms terms, and of panels, one after another.
+template <size_t kNumTerms>
 struct ProductOperands {
-  static constexpr size_t kTerms = 1;
+  static constexpr size_t kTerms = kNumTerms;
   const uint16_t* first_row;
   const uint16_t* first_column;
   size_t panel_elements, block_depth;
 
   HWY_INLINE size_t depth() const { return block_depth; }
   HWY_INLINE const uint16_t* rows(size_t block) const {
-    return first_row + block * kTileRows * block_depth;
+    return first_row + block * kTerms * kTileRows * block_depth;
   }
   HWY_INLINE const uint16_t* columns(size_t block, size_t panel) const {
     return first_column + panel * panel_elements + block * kPanelColumns * block_depth;
-  }
-  HWY_INLINE size_t column_stride() const { return kTileRowBytes; }
-};
-
-// A piece's tiles of kTileRows rows in terms and of panels, each of which is a block here.
-template <size_t kNumTerms>
-struct TermOperands {
-  static constexpr size_t kTerms = kNumTerms;
-  const uint16_t* first_row;
-  const uint16_t* first_column;
-  size_t panel_elements;
-
-  HWY_INLINE size_t depth() const { return kTileDepth; }
-  HWY_INLINE const uint16_t* rows(size_t tile) const {
-    return first_row + tile * kTerms * kTileRows * kTileDepth;
-  }
-  HWY_INLINE const uint16_t* columns(size_t tile, size_t panel) const {
-    return first_column + panel * panel_elements + tile * kPanelColumns * kTileDepth;
   }
   HWY_INLINE size_t column_stride() const { return kTileRowBytes; }
 };
@@ -194,34 +177,37 @@ template <PanelCodes kCodes, size_t kPanels>
 void AddPiece(const ProductTask& task, const PanelPiece& piece, const PanelPiece& next,
               uint16_t* columns, float* sums) {
   const ProductPanels& panels = *task.panels;
-  const size_t depth = DepthInTiles(panels.padded_block()), count = piece.end - piece.begin;
+  const size_t depth = DepthInTiles(panels.padded_block());
   const bool has_terms = task.rows->form() == RowForm::kTerms;
-  const size_t panel_depth = has_terms ? RoundUp(count * depth, kTileDepth) : count * depth;
-  const size_t panel_elements = panel_depth * kPanelColumns;
+  // Terms are in whole tiles, of several short blocks.
+  const size_t step = has_terms ? kTileDepth : depth;
+  const size_t num_steps = CeilDivide((piece.end - piece.begin) * depth, step);
+  const size_t panel_elements = num_steps * step * kPanelColumns;
   DecodePiece<kCodes, kPanels>(panels, piece, panel_elements, columns);
   const size_t num_groups = CeilDivide(task.row_end - task.row_begin, kTileRows);
   for (size_t group = 0; group < num_groups; ++group) {
     PrefetchCodes(panels, next, kPanels, group, num_groups);
     const size_t row = task.row_begin + group * kTileRows;
     float* const of_group = sums + group * kPanels * kTileRows * kPanelColumns;
+    const bool is_first = piece.begin == 0;
     if (has_terms) {
       const uint16_t* const rows = task.rows->terms(row, piece.begin * depth / kTileDepth);
-      const size_t num_tiles = panel_depth / kTileDepth;
       if (task.rows->num_terms() == 1) {
-        AddFloatTileBlocks<kPanels>(TermOperands<1>{rows, columns, panel_elements}, num_tiles,
-                                    piece.begin == 0, of_group);
+        AddFloatTileBlocks<kPanels>(ProductOperands<1>{rows, columns, panel_elements, step},
+                                    num_steps, is_first, of_group);
       } else {
-        AddFloatTileBlocks<kPanels>(TermOperands<formats::kNumTerms>{rows, columns, panel_elements},
-                                    num_tiles, piece.begin == 0, of_group);
+        AddFloatTileBlocks<kPanels>(
+            ProductOperands<formats::kNumTerms>{rows, columns, panel_elements, step}, num_steps,
+            is_first, of_group);
       }
       continue;
     }
-    const ProductOperands operands{task.rows->tiles(row, piece.begin), columns, panel_elements,
-                                   depth};
+    const ProductOperands<1> operands{task.rows->tiles(row, piece.begin), columns, panel_elements,
+                                      step};
     if (task.sums == formats::ProductSums::kWhole) {
-      AddTileBlocks<kPanels>(operands, count, piece.begin == 0, of_group);
+      AddTileBlocks<kPanels>(operands, num_steps, is_first, of_group);
     } else {
-      AddFloatTileBlocks<kPanels>(operands, count, piece.begin == 0, of_group);
+      AddFloatTileBlocks<kPanels>(operands, num_steps, is_first, of_group);
     }
   }
 }
