@@ -151,6 +151,7 @@ def test_fastest_sums(source, tmp_path, bitpress, sessions):
     common = ["--config", "MXFP4E2M1", "--activations", "none", "--target", "bitpress"]
     bitpress.ok("quantize", source, "-o", tmp_path / "fixed.onnx", *common)
     text = bitpress.ok("quantize", source, "-o", tmp_path / "q.onnx", *common, "--fastest-sums")
+    onnx.checker.check_model(tmp_path / "q.onnx", full_check=True)
     products = [node for node in onnx.load(tmp_path / "q.onnx").graph.node if node.op_type.startswith("MatMul")]
     assert [attribute.s for node in products for attribute in node.attribute if attribute.name == "sums"] == [b"fastest"] * 5
     check(tmp_path / "q.onnx", sessions, least_db=120)
