@@ -239,7 +239,6 @@ std::string DescribeGuardTask(const plan::GuardReport& guard, double most_loss) 
 // Describes what the guard found, and what it left float.
 std::string DescribeGuard(const plan::GuardReport& guard, const plan::QuantConfig& config) {
   const double wanted_db = config.guard.value_or(0);
-
   if (guard.num_samples == 0) {
     return guard.note.empty() ? "" : fmt::format("  guard:       not used: {}\n", guard.note);
   }

@@ -407,17 +407,26 @@ class SpreadPlaces {
   size_t wanted_, step_;
 };
 
-}  // namespace
-
-void AddSpreadSamples(NoiseProbe& probe, data::Source& source, size_t wanted) {
+// Calls take(inputs, is_spread) with each sample of the source.
+void ForEachSample(
+    const NoiseProbe& probe, data::Source& source, size_t wanted,
+    const std::function<void(const std::vector<Tensor>& inputs, bool is_spread)>& take) {
   const SpreadPlaces places(source.num_samples(), wanted);
   size_t position = 0;
   RunSamples(source, probe.inputs(), 1,
              [&](const std::vector<Tensor>& inputs, size_t count) {
-               if (places.Has(position)) probe.AddSample(inputs);
+               take(inputs, places.Has(position));
                position += count;
              },
              "", {});
+}
+
+}  // namespace
+
+void AddSpreadSamples(NoiseProbe& probe, data::Source& source, size_t wanted) {
+  ForEachSample(probe, source, wanted, [&](const std::vector<Tensor>& inputs, bool is_spread) {
+    if (is_spread) probe.AddSample(inputs);
+  });
   if (probe.num_samples() == 0) {
     Fail(ErrorCode::kInvalidArgument, "there are no samples to measure roundings with");
   }
@@ -425,14 +434,9 @@ void AddSpreadSamples(NoiseProbe& probe, data::Source& source, size_t wanted) {
 
 void EachOtherSample(const NoiseProbe& probe, data::Source& source, size_t wanted,
                      const std::function<void(const std::vector<Tensor>& inputs)>& take) {
-  const SpreadPlaces places(source.num_samples(), wanted);
-  size_t position = 0;
-  RunSamples(source, probe.inputs(), 1,
-             [&](const std::vector<Tensor>& inputs, size_t count) {
-               if (!places.Has(position)) take(inputs);
-               position += count;
-             },
-             "", {});
+  ForEachSample(probe, source, wanted, [&](const std::vector<Tensor>& inputs, bool is_spread) {
+    if (!is_spread) take(inputs);
+  });
 }
 
 }  // namespace bitpress::calibrate

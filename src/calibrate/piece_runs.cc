@@ -22,18 +22,27 @@ void ForgetWrongShape(const std::string& value, std::span<const int64_t> dims,
   if (!fits) model.SetInfo(value, {.type = info.type, .has_shape = false, .shape = {}});
 }
 
+std::vector<runtime::ValueDescription> DescriptionsOf(const graph::Model& model,
+                                                      const std::vector<std::string>& names) {
+  std::vector<runtime::ValueDescription> values;
+  for (const std::string& name : names) {
+    const graph::ValueInfo info = model.InfoOf(name);
+    runtime::ValueDescription& value = values.emplace_back();
+    value.name = name;
+    value.type = info.type;
+    for (const graph::Dimension& dim : info.shape) value.dims.push_back(dim.value);
+  }
+  return values;
+}
+
 }  // namespace
 
 std::vector<runtime::ValueDescription> InputsOf(const graph::Model& model) {
-  std::vector<runtime::ValueDescription> inputs;
-  for (const std::string& name : model.InputNames()) {
-    const graph::ValueInfo info = model.InfoOf(name);
-    runtime::ValueDescription& input = inputs.emplace_back();
-    input.name = name;
-    input.type = info.type;
-    for (const graph::Dimension& dim : info.shape) input.dims.push_back(dim.value);
-  }
-  return inputs;
+  return DescriptionsOf(model, model.InputNames());
+}
+
+std::vector<runtime::ValueDescription> OutputsOf(const graph::Model& model) {
+  return DescriptionsOf(model, model.OutputNames());
 }
 
 PieceRuns::PieceRuns(graph::Model& model, std::span<const std::string> wanted, data::Source& source,

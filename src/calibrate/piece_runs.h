@@ -30,8 +30,9 @@
 
 namespace bitpress::calibrate {
 
-// Returns the inputs of a model as a session describes them.
+// Return the inputs and the outputs of a model as a session describes them.
 std::vector<runtime::ValueDescription> InputsOf(const graph::Model& model);
+std::vector<runtime::ValueDescription> OutputsOf(const graph::Model& model);
 
 struct PieceOptions {
   uint64_t most_bytes = kMostPieceBytes;        // of the constants of one piece

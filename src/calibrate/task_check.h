@@ -20,7 +20,7 @@ namespace bitpress::calibrate {
 struct TaskLoss {
   double loss = 0;      // a share, 0 without any
   std::string measure;  // what it is: "1 - F1 of boxes"
-  // What the measure counts ("boxes"), and how many of them the float model gives. "": it counts
+  // The measure counts these ("boxes"), and the float model gives so many of them. "": it counts
   // nothing, and any small change shows.
   std::string items = "";
   uint64_t num_items = 0;

@@ -144,7 +144,7 @@ TEST(GuardWithTask, DecibelsDecideWhereItemsAreTooFew) {
   EXPECT_EQ(resolved.left_float, by_decibels.left_float);
   EXPECT_EQ(resolved.guard->task_measure, "");
   EXPECT_THAT(resolved.guard->why_no_task, HasSubstr("80 numbers in 20 samples are too few"));
-  // What counts nothing shows small changes with few samples.
+  // A measure that counts nothing shows small changes with few samples.
   const Fake smooth{.most_moved = 1, .items_of_sample = 0};
   EXPECT_EQ(Guarded(MakerOf(smooth), {}, 20).guard->num_left, 0u);
   // A larger loss needs fewer of them.

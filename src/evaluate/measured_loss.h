@@ -13,7 +13,7 @@ namespace bitpress::evaluate {
 struct MeasuredLoss {
   double loss = 0;  // in parts of the float model's
   std::string measure;
-  // What the measure counts ("boxes") and how many of them there are. "": it counts nothing, and
+  // The measure counts these ("boxes"), and there are so many of them. "": it counts nothing, and
   // any small change shows.
   std::string items = "";
   uint64_t num_items = 0;

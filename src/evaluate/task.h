@@ -83,7 +83,7 @@ struct TaskReport {
   std::string loss_name = "";
   // Why the measure says nothing of these samples: there is no loss then. "": it does.
   std::string why_no_loss = "";
-  // What the loss counts, such as boxes, and how many the float model has. "": it counts nothing,
+  // The loss counts these, such as boxes, and the float model has so many. "": it counts nothing,
   // and any small change shows.
   std::string items = "";
   uint64_t num_items = 0;

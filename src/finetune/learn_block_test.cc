@@ -144,7 +144,7 @@ TEST(LearnBlock, KeepsTheBetterOfTwoStarts) {
     const auto learn = [&](bool tries_roundings) {
       TwoLayers layers(kMlp, {32, 32}, {6, 32}, "mxfp4_e2m1", runs);
       for (BlockWeight& weight : layers.weights()) {
-        // As near to the float weight as the rounding allows.
+        // It is as near to the float weight as the rounding allows.
         const std::vector<float>& rounded = roundings.weights.at(weight.name).values;
         for (size_t i = 0; i < rounded.size(); ++i) {
           const auto step = static_cast<float>(0.4 * weight.grid.StepAt(i, double{rounded[i]}));

@@ -67,7 +67,7 @@ struct Decisions {
   std::vector<Decision> tensors = {};
   // The file names every quantized tensor, so that others are float.
   bool names_all = true;
-  // What a file says of all operators or of some, in the words of configurations.
+  // These hold for all operators or for some, in the words of configurations.
   std::vector<std::pair<std::string, std::string>> settings = {};
   std::vector<plan::Rule> rules = {};
   // The words of optional rules are the file's own, so that one that fits nothing is told.

@@ -127,7 +127,7 @@ TEST(IgnoredScope, BecomesRules) {
                                                     "op_types=Mul;Gemm: exclude, optional",
                                                     "from=a to=b: exclude, optional"));
   EXPECT_THAT(read.notes, testing::ElementsAre("types: 'Multiply' is read as ONNX's Mul"));
-  // As OpenVINO's tools hold it. `validate` is true by default.
+  // OpenVINO's tools hold it so. `validate` is true by default.
   const Decisions held = FromIgnoredScope(
       Parse(R"({"quantization_config":{"bits":8,"ignored_scope":{"names":["stem"]}}})"));
   EXPECT_THAT(RuleTexts(held), testing::ElementsAre("names=stem: exclude"));

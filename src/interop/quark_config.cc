@@ -57,7 +57,6 @@ constexpr std::array<std::pair<std::string_view, Granularity>, 3> kGranularities
     {{"Tensor", Granularity::kPerTensor},
      {"Channel", Granularity::kPerAxis},
      {"Group", Granularity::kPerBlock}}};
-constexpr std::string_view kScaleKindWords[] = {"float", "power_of_two", "int16"};
 
 // Reads "CalibMethod.MinMax", or the word behind the point alone.
 template <typename T>
@@ -80,8 +79,7 @@ Settings SpecOf(const json& spec, const std::string& side, double percentile) {
   reader.Finish();
   if (is_bias || !IntegerBitsOf(std::string(format))) return settings;
   settings.emplace_back(side + "_symmetric", is_symmetric ? "true" : "false");
-  settings.emplace_back(side + "_scale_kind",
-                        std::string(kScaleKindWords[static_cast<size_t>(scale)]));
+  settings.emplace_back(side + "_scale_kind", std::string(formats::ScaleKindName(scale)));
   if (side == "weight") {
     settings.emplace_back("weight_granularity", std::string(plan::GranularityName(granularity)));
     // Weights have all of their range in Quark, whatever the method, unless it is MinMSE.

@@ -138,7 +138,7 @@ TEST(MeanBits, EarlyLayersGetSixBitsBeforeTheEndsGetEight) {
 }
 
 TEST(MeanBits, EarlyProjectionsComeBeforeLateDepthwiseLayers) {
-  // Of 2218240 products the projection has 16384, and the depthwise layers 18432 and 20736. The
+  // The projection has 16384 of 2218240 products, and the depthwise layers 18432 and 20736. The
   // budget has room for the first layer and two of these.
   const graph::Model model = ModelOf(
       "(float[1,32,8,8] x) => (float[1,8,6,6] y)",

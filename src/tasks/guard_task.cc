@@ -102,12 +102,7 @@ calibrate::TaskMeterMaker GuardTask(const std::string& task, const graph::Model&
   if (source.tokens) interface->tokens = source.tokens->inputs;
   interface->inputs = calibrate::InputsOf(model);
   interface->fixed_rows = calibrate::FixedRows(interface->inputs);
-  for (const std::string& output : model.OutputNames()) {
-    const graph::ValueInfo info = model.InfoOf(output);
-    runtime::ValueDescription description{output, info.type, {}};
-    for (const auto& dimension : info.shape) description.dims.push_back(dimension.value);
-    interface->outputs.push_back(std::move(description));
-  }
+  interface->outputs = calibrate::OutputsOf(model);
   return [interface = std::shared_ptr<const Interface>(std::move(interface))] {
     return std::make_unique<Meter>(interface);
   };

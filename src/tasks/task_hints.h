@@ -1,4 +1,4 @@
-// What a model's file and the way in which its samples are read say of its task.
+// The hints at its task that a model's file and the way of reading its samples give.
 #pragma once
 
 #include "data/source.h"
