@@ -85,7 +85,8 @@ void RaceConvolutions(size_t threads, const std::string& only, double seconds, T
     runtime::Session floats = FloatSession(layer, w, threads);
     const std::vector<Tensor> input{FloatTensor({1, layer.channels, layer.size, layer.size}, x)};
     std::vector<Contender> contenders{{"float", [&] { static_cast<void>(floats.Run(input)); }}};
-    for (const char* const name : {"mxint8", "mx6", "mx9", "mxfp4_e2m1", "bfp16", "mxfp8_e4m3"}) {
+    for (const char* const name :
+         {"mxint8", "mx6", "mx9", "mxfp4_e2m1", "bfp16", "mxfp8_e4m3", "bf16"}) {
       if (!only.empty() && only != name) continue;
       const formats::FormatSpec spec = formats::FindFormat(name);
       const auto weights =

@@ -148,7 +148,7 @@ void RaceMatrices(const Options& options, ThreadPool& pool) {
                                                    {"MatMulNBits4", session(four)},
                                                    {"MatMulNBits8", session(eight)}};
   for (const char* const name : {"mxfp4_e2m1", "mx4", "mx6", "mxfp6_e2m3", "mxfp6_e3m2",
-                                 "mxfp8_e4m3", "mxfp8_e5m2", "mxint8", "bfp16", "mx9"}) {
+                                 "mxfp8_e4m3", "mxfp8_e5m2", "mxint8", "bfp16", "mx9", "bf16"}) {
     if (!options.only.empty() && options.only != name) continue;
     const FormatSpec spec = formats::FindFormat(name);
     const kernels::ProductPanels& matrix =

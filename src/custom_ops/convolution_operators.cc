@@ -43,14 +43,14 @@ std::vector<int64_t> Numbers(const NodeInfo& node, const char* attribute, size_t
   return numbers;
 }
 
-// Returns what a node says of its convolution.
-ConvolutionShape ShapeOf(const NodeInfo& node) {
-  const std::vector<int64_t> weight = node.Ints("shape");
-  if (weight.size() != 3 && weight.size() != 4) {
-    Fail(ErrorCode::kInvalidModel, "attribute shape must have three or four numbers");
+// Returns what a node says of its convolution, whose weight has this shape.
+ConvolutionShape ShapeOf(const NodeInfo& node, const std::vector<int64_t>& weight) {
+  const auto is_wrong = [](int64_t size) { return size < 1 || size > kMostSize; };
+  if ((weight.size() != 3 && weight.size() != 4) || std::ranges::any_of(weight, is_wrong)) {
+    Fail(ErrorCode::kInvalidModel,
+         "the shape of the weight must have three or four numbers from 1 on");
   }
   const size_t dimensions = weight.size() - 2;
-  Numbers(node, "shape", weight.size(), 1);
   const std::vector<int64_t> strides = Numbers(node, "strides", dimensions, 1);
   const std::vector<int64_t> dilations = Numbers(node, "dilations", dimensions, 1);
   const std::vector<int64_t> pads = Numbers(node, "pads", 2 * dimensions, 0);
@@ -72,7 +72,9 @@ ConvolutionShape ShapeOf(const NodeInfo& node) {
   return shape;
 }
 
-WeightBlocks BlocksOf(const PackedInputs& weight, const ConvolutionShape& shape) {
+WeightBlocks BlocksOf(const FormatSpec& format, const PackedInputs& weight,
+                      const ConvolutionShape& shape) {
+  if (!format.is_blocked()) return WeightBlocks::kAlongChannels;
   const auto blocks = formats::WeightBlocksOf(shape, weight.outer, weight.axis, weight.inner);
   if (!blocks) Fail(ErrorCode::kInvalidModel, "attributes blocks and shape do not fit");
   return *blocks;
@@ -105,10 +107,13 @@ std::shared_ptr<const kernels::ConvolutionWeights> WeightsOf(const NodeInfo& nod
   static auto& shared = *new SharedWeights<kernels::ConvolutionWeights>;  // outlives all sessions
   const ConvolutionFormats formats{as_named.weight, QuantizerFormat(node, as_named.input)};
   const PackedInputs weight(node, formats.weight);
-  const ConvolutionShape shape = ShapeOf(node);
-  const WeightBlocks blocks = BlocksOf(weight, shape);
+  const ConvolutionShape shape = ShapeOf(node, weight.shape);
+  const WeightBlocks blocks = BlocksOf(formats.weight, weight, shape);
   const formats::PackedSizes expected =
-      formats::SizesOf(formats.weight, weight.outer, weight.axis, weight.inner);
+      formats.weight.is_blocked()
+          ? formats::SizesOf(formats.weight, weight.outer, weight.axis, weight.inner)
+          : formats::SizesOf(formats.weight, shape.outputs, shape.channels_of_group(),
+                             shape.positions());
   if (weight.view.codes.size() != expected.codes) {
     Fail(ErrorCode::kInvalidModel, "the codes have {} bytes, expected {}", weight.view.codes.size(),
          expected.codes);
@@ -134,7 +139,7 @@ class ConvolutionKernel : public OperatorKernel {
  public:
   ConvolutionKernel(const NodeInfo& node, const ConvolutionFormats& formats, bool has_other)
       : weights_(WeightsOf(node, formats)),
-        num_dimensions_(node.Ints("shape").size() - 2),
+        num_dimensions_(node.Ints("strides").size()),
         bias_input_(1 + NumParts(formats.weight)),
         has_other_(has_other) {
     output_.slope = node.Float("slope", output_.slope);
@@ -234,12 +239,18 @@ void AddConvolutionOperators(std::vector<OperatorSpec>& specs) {
   const std::span<const FormatSpec> all = formats::AllFormats();
   for (const FormatSpec& weight : all) {
     for (const FormatSpec& input : all) {
-      if (!weight.is_blocked() || !input.is_blocked() || formats::HasParameters(weight) ||
-          formats::HasParameters(input) || weight.block_size != input.block_size) {
+      if (formats::HasParameters(weight) || formats::HasParameters(input) ||
+          weight.block_size != input.block_size) {
         continue;
       }
       const ConvolutionFormats formats{weight, input};
       if (!formats::WhyNoConvolution(formats).empty()) continue;
+      if (!weight.is_blocked()) {
+        AddConvolutions(
+            weight, {fmt::format("{}_by_{}", weight.name, input.name)},
+            [formats](const NodeInfo&) { return formats; }, specs);
+        continue;
+      }
       // Weights that need the general decoder have a function, and so a name, of their own.
       AddConvolutions(
           weight,
@@ -251,7 +262,9 @@ void AddConvolutionOperators(std::vector<OperatorSpec>& specs) {
   std::vector<FormatSpec> bases = ParametricFormats();
   for (const FormatSpec& row : all) {
     const bool is_base = !formats::ParametersOf(row.name).empty();
-    if (!is_base && formats::WhyNoProduct({row, std::nullopt}).empty()) bases.push_back(row);
+    if (!is_base && formats::WhyNoProduct({row, std::nullopt}).empty()) {
+      bases.push_back(row);  // a LeakyRelu behind a convolution has a number
+    }
   }
   for (const FormatSpec& base : bases) {
     AddConvolutions(

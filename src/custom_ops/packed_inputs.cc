@@ -11,15 +11,20 @@
 namespace bitpress::custom_ops {
 namespace {
 
-// Returns the bytes of a part of a weight, whose elements are bytes.
+// Returns the bytes of a part of a weight, whose elements are bytes, or two of them.
 std::span<const uint8_t> BytesOf(const Ort::ConstValue& value) {
+  const auto info = value.GetTensorTypeAndShapeInfo();
+  const bool is_wide = info.GetElementType() == ONNX_TENSOR_ELEMENT_DATA_TYPE_BFLOAT16;
   return {static_cast<const uint8_t*>(value.GetTensorRawData()),
-          value.GetTensorTypeAndShapeInfo().GetElementCount()};
+          info.GetElementCount() * (is_wide ? 2 : 1)};
 }
 
 }  // namespace
 
-size_t NumParts(const formats::FormatSpec& spec) { return formats::HasShifts(spec) ? 3 : 2; }
+size_t NumParts(const formats::FormatSpec& spec) {
+  if (!spec.is_blocked()) return 1;
+  return formats::HasShifts(spec) ? 3 : 2;
+}
 
 std::vector<ONNXTensorElementDataType> CodeTypes(const formats::FormatSpec& spec) {
   switch (spec.onnx_type) {
@@ -29,6 +34,8 @@ std::vector<ONNXTensorElementDataType> CodeTypes(const formats::FormatSpec& spec
       return {ONNX_TENSOR_ELEMENT_DATA_TYPE_UINT8, ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT8E5M2};
     case DataType::kInt8:
       return {ONNX_TENSOR_ELEMENT_DATA_TYPE_INT8};
+    case DataType::kBFloat16:
+      return {ONNX_TENSOR_ELEMENT_DATA_TYPE_BFLOAT16};
     default:
       return {ONNX_TENSOR_ELEMENT_DATA_TYPE_UINT8};
   }
@@ -71,6 +78,11 @@ PackedInputs::PackedInputs(const NodeInfo& node, const formats::FormatSpec& spec
     parts.push_back(node.ConstantInput(1 + parts.size()));
     view[part] = BytesOf(parts.back());
   }
+  if (!spec.is_blocked()) {
+    shape = parts.front().GetTensorTypeAndShapeInfo().GetShape();
+    return;
+  }
+  shape = node.Ints("shape");
   const std::vector<int64_t> blocks = node.Ints("blocks");
   if (blocks.size() != 4 || std::ranges::any_of(blocks, [](int64_t n) { return n < 1; })) {
     Fail(ErrorCode::kInvalidModel, "attribute blocks must have four positive numbers");

@@ -219,10 +219,12 @@ std::string WhyNoPackedConvolution(const Model& model, const Use& use, const Pac
   const std::optional<Node> quantizer = QuantizerOf(model, node);
   if (!quantizer) return "the input of its Conv is not quantized";
   const formats::FormatSpec input = FormatOfQuantizer(*quantizer);
-  if (!input.is_blocked() || input.block_size != weight.spec.block_size) {
+  if (input.block_size != weight.spec.block_size) {
     return fmt::format("the input of its Conv is {}", input.name);
   }
-  if (quantizer->GetInt("axis", 1) != 1) return "the input's blocks run along no channels";
+  if (input.is_blocked() && quantizer->GetInt("axis", 1) != 1) {
+    return "the input's blocks run along no channels";
+  }
   if (model.InfoOf(quantizer->input(0)).type != DataType::kFloat) return "its Conv is not float32";
   const formats::ConvolutionFormats formats{weight.spec, input};
   if (std::string why = formats::WhyNoConvolution(formats); !why.empty()) return why;
@@ -234,9 +236,10 @@ std::string WhyNoPackedConvolution(const Model& model, const Use& use, const Pac
   if (sums == formats::ProductSums::kChain) {
     if (std::string why = WhyTooManyFloats(shape, readers); !why.empty()) return why;
   }
-  // Tiles multiply parts several times as fast as vectors do (docs/benchmarks/products.md).
-  if (sums == formats::ProductSums::kParts && readers == plan::CodeReaders::kQuick &&
-      !kernels::HasTiles()) {
+  // Tiles multiply parts several times as fast as vectors do (docs/benchmarks/products.md). Without
+  // them BF16 is fastest behind `optimize`, which needs all of its convolutions in ONNX Runtime.
+  const bool needs_tiles = sums == formats::ProductSums::kParts || !input.is_blocked();
+  if (needs_tiles && readers == plan::CodeReaders::kQuick && !kernels::HasTiles()) {
     return "ONNX Runtime's Conv is faster: its products are those of floats, and there is no AMX";
   }
   if (readers == plan::CodeReaders::kQuick && HasFewPositions(model, node)) {

@@ -13,6 +13,7 @@
 #include "emit/tied_tables.h"
 #include "formats/block_products.h"
 #include "graph/clean_up.h"
+#include "kernels/block_products.h"
 #include "ops/following_limits.h"
 #include "ops/quantizer_nodes.h"
 #include "weights/product_nodes.h"
@@ -47,6 +48,21 @@ class ProductRewriter {
   }
 
  private:
+  // Returns a weight as its reader sees it: one without blocks has its elements along the sums.
+  static weights::PackedWeight ReadBy(const Node& node, weights::PackedWeight weight) {
+    const std::vector<int64_t>& shape = weight.shape;
+    const bool is_empty = weight.view.num_elements() == 0;
+    if (weight.spec.is_blocked() || weight.integer || shape.size() < 2 || is_empty) return weight;
+    if (IsStandardOp(node, "Conv")) {
+      const int64_t filters = shape[0] * shape[1];
+      weight.view = {shape[0], shape[1], weight.view.num_elements() / filters};
+    } else if (shape.size() == 2) {
+      weight.view = node.GetInt("transB", 0) != 0 ? weights::BlockView{shape[0], shape[1], 1}
+                                                  : weights::BlockView{1, shape[0], shape[1]};
+    }
+    return weight;
+  }
+
   // Convolutions quantize their inputs themselves.
   void RemoveUnusedQuantizers() {
     std::vector<Node> nodes = model_.AllNodes();
@@ -68,13 +84,14 @@ class ProductRewriter {
         }
         continue;
       }
-      const std::string why_not = WhyNot(use, weight);
+      const weights::PackedWeight read = ReadBy(use.node, weight);
+      const std::string why_not = WhyNot(use, read);
       if (why_not.empty() && IsStandardOp(use.node, "Conv")) {
-        ReplaceConvolution(model_, unpack, weight, use.node,
+        ReplaceConvolution(model_, unpack, read, use.node,
                            [this](int64_t count) { return Zeros(count); });
         ++result_.num_nodes;
       } else if (why_not.empty()) {
-        Replace(unpack, weight, use.node);
+        Replace(unpack, read, use.node);
         ++result_.num_nodes;
       } else {
         why = why_not;
@@ -205,6 +222,9 @@ class ProductRewriter {
         !formats::WhyNoProduct(formats).empty()) {
       return "";
     }
+    // Without tiles one chain is faster than the two of a part.
+    const bool is_quick = readers_ == plan::CodeReaders::kAll || kernels::HasTiles();
+    if (!rows.is_blocked()) return is_quick ? rows.name : "";
     const int64_t axis = producer->GetInt("axis", 1);
     const graph::ValueInfo info = model_.InfoOf(producer->input(0));
     const bool is_last =

@@ -62,6 +62,9 @@ std::optional<WeightBlocks> WeightBlocksOf(const ConvolutionShape& shape, int64_
 }
 
 std::string WhyNoConvolution(const ConvolutionFormats& formats) {
+  if (formats.weight.is_blocked() != formats.input.is_blocked()) {
+    return fmt::format("blocks on one side, {} by {}", formats.weight.name, formats.input.name);
+  }
   return WhyNoProduct({formats.input, formats.weight});
 }
 

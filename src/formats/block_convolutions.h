@@ -64,7 +64,7 @@ enum class WeightBlocks {
 };
 
 // Returns how the blocks lie along the middle dimension of a weight that is seen as [outer, axis,
-// inner]; nothing if in neither way.
+// inner]; nothing if in neither way. BF16's lie along the channels.
 std::optional<WeightBlocks> WeightBlocksOf(const ConvolutionShape& shape, int64_t outer,
                                            int64_t axis, int64_t inner);
 

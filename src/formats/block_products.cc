@@ -40,7 +40,7 @@ std::string WhyNoProduct(const ProductFormats& formats) {
 
 bool HasTerms(const FormatSpec& columns) {
   return BlockUnitsOf(columns) &&
-         (columns.block_size % kPartElements == 0 || 2 * columns.block_size == kPartElements);
+         (BlockOf(columns) % kPartElements == 0 || 2 * BlockOf(columns) == kPartElements);
 }
 
 ProductSums SumsOf(const ProductFormats& formats) {
@@ -74,8 +74,8 @@ void MultiplyBlocks(const ProductFormats& formats, const SummedShape& summed,
   const bool is_chain = SumsOf(formats) == ProductSums::kChain;
   const BlockUnits column_units = *BlockUnitsOf(formats.columns);
   const BlockUnits row_units = is_whole ? *BlockUnitsOf(*formats.rows) : BlockUnits{};
-  const auto most = static_cast<size_t>(formats.columns.block_size);
-  const auto of_part = static_cast<size_t>(BlocksOfPart(formats.columns.block_size));
+  const auto most = static_cast<size_t>(BlockOf(formats.columns));
+  const auto of_part = static_cast<size_t>(BlocksOfPart(static_cast<int64_t>(most)));
   for (size_t i = 0; i < num_rows; ++i) {
     for (size_t j = 0; j < num_columns; ++j) {
       float& sum = c[i * num_columns + j];

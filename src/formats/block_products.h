@@ -1,12 +1,13 @@
-// The specification of matrix products with a right matrix in blocks, computed from its codes. The
-// kernels of kernels/block_products.h equal it bit for bit on every instruction set. Pure.
+// The specification of matrix products with a right matrix in blocks, or in BF16, computed from its
+// codes. The kernels of kernels/block_products.h equal it bit for bit on every instruction set.
+// Pure.
 //
 // With blocks of a row and of a column, taken apart into elements and units
 // (formats/block_units.h):
 //   whole:  the products of whole numbers are added exactly as integers, and each block with one
 //           float32 multiply-add to the sums of the blocks before it:
 //           sum = fma(float(row elements * column elements) * column unit, row unit, sum);
-//   parts:  where the rows have a block format, too: products of the rows' and the columns' values,
+//   parts:  where the rows have such a format, too: products of the rows' and the columns' values,
 //           in parts of up to kPartElements elements, which are as many whole blocks as fit, or a
 //           piece of a longer block. The elements with even places in their block and those with
 //           odd ones have a chain of fused multiply-adds each, from zero and in order:

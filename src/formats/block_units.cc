@@ -6,9 +6,22 @@
 #include "formats/float_bits.h"
 
 namespace bitpress::formats {
+namespace {
+
+bool IsBfloat16(const FormatSpec& spec) {
+  return !spec.is_blocked() && spec.element_type == ElementType::kBFloat16;
+}
+
+}  // namespace
+
+int64_t BlockOf(const FormatSpec& spec) {
+  constexpr int64_t kBlockOfBfloat16 = 32;
+  return spec.is_blocked() ? spec.block_size : kBlockOfBfloat16;
+}
 
 std::optional<BlockUnits> BlockUnitsOf(const FormatSpec& spec) {
   constexpr int kMostElementBits = 8;
+  if (IsBfloat16(spec)) return BlockUnits{.is_one = true};
   if (!spec.has_exponent_scales() || spec.element_bits > kMostElementBits) return std::nullopt;
   BlockUnits units;
   if (spec.has_float_elements()) {
@@ -44,6 +57,10 @@ namespace ref {
 
 UnitBlock TakeApart(const BlockUnits& units, std::span<const float> values) {
   UnitBlock block;
+  if (units.is_one) {
+    block.elements.assign(values.begin(), values.end());
+    return block;
+  }
   block.elements.assign(values.size(), 0.0F);
   uint32_t largest = 0;
   for (const float value : values) {

@@ -61,7 +61,7 @@ BlockConvolution::BlockConvolution(const ConvolutionWeights& weights, int64_t im
       grid_(shape_),
       x_(x),
       output_(output),
-      quantizer_(weights.input_format(), 1, weights.input_format().block_size, kColumns) {
+      quantizer_(weights.input_format(), 1, formats::BlockOf(weights.input_format()), kColumns) {
   if (grid_.num_positions() == 0 || images == 0) return;
   if (weights.is_depthwise()) {
     depthwise_.emplace(weights, shape_, x, output);
@@ -112,7 +112,7 @@ void BlockConvolution::PlanCodes() {
 
 void BlockConvolution::PlanFloats() {
   // Chunks have whole blocks and whole groups.
-  const auto block = static_cast<size_t>(weights_.input_format().block_size);
+  const size_t block = weights_.input_block();
   const auto of_group = static_cast<size_t>(shape_.channels_of_group());
   const size_t channels = std::min(std::lcm(block, of_group), static_cast<size_t>(shape_.channels));
   groups_per_chunk_ = channels / of_group;
@@ -257,8 +257,7 @@ void BlockConvolution::QuantizeRow(const float* from, size_t count, size_t row, 
 
 size_t BlockConvolution::column_tasks_per_tile() const {
   if (weights_.has_codes()) return grid_.num_phases() * weights_.blocks_per_segment();
-  return CeilDivide(static_cast<size_t>(shape_.channels),
-                    static_cast<size_t>(weights_.input_format().block_size));
+  return CeilDivide(static_cast<size_t>(shape_.channels), weights_.input_block());
 }
 
 void BlockConvolution::RunColumnTask(size_t task) {
@@ -269,7 +268,7 @@ void BlockConvolution::RunColumnTask(size_t task) {
     QuantizeCodes(tile, index / per_phase, index % per_phase);
     return;
   }
-  const auto block = static_cast<size_t>(weights_.input_format().block_size);
+  const size_t block = weights_.input_block();
   const size_t channel = index * block;
   QuantizeFloats(tile, channel, std::min(block, static_cast<size_t>(shape_.channels) - channel),
                  tile.values + channel * channel_floats());
@@ -327,7 +326,7 @@ void BlockConvolution::RunFloats(size_t index, size_t chunk) const {
   // Chunks have whole groups.
   task.first_channel = task.output_begin / of_group * channels;
   const size_t end = task.output_end / of_group * channels;
-  const auto block = static_cast<size_t>(weights_.input_format().block_size);
+  const size_t block = weights_.input_block();
   ConvolutionTile tile = TileOf(index);
   const Scratch scratch = AllocateFloats(tile, end - task.first_channel);
   for (size_t c = task.first_channel; c < end; c += block) {

@@ -171,6 +171,7 @@ INSTANTIATE_TEST_SUITE_P(OfEachKind, BlockConvolutionsInFormats,
                          testing::ValuesIn({FormatNames{"mx6", "mx6"},
                                             {"mx9", "mx9"},
                                             {"mxfp8_e4m3", "mxfp8_e4m3"},
+                                            {"bf16", "bf16"},
                                             {"mxfp4_e2m1", "mxint8"}}));
 INSTANTIATE_TEST_SUITE_P(WholeRest, BlockConvolutionsInFormats,
                          testing::ValuesIn({FormatNames{"mxfp4_e2m1", "mxfp4_e2m1"},
@@ -233,7 +234,7 @@ void CheckKernelsForEachChannel(std::initializer_list<const char*> names) {
 }
 
 TEST(BlockConvolutions, EqualTheReferenceWithAKernelForEachChannel) {
-  CheckKernelsForEachChannel({"mx6", "mxfp8_e4m3"});
+  CheckKernelsForEachChannel({"mx6", "mxfp8_e4m3", "bf16"});
 }
 TEST(WholeBlockConvolutions, EqualTheReferenceWithAKernelForEachChannel) {
   CheckKernelsForEachChannel({"mxint8", "bfp16", "bfp(bits=12,block=12)"});

@@ -332,6 +332,8 @@ void Multiply(const ProductTask& task) {
       return MultiplyPart<PanelCodes::kE4M3, RowForm::kFloats>(task);
     case PanelCodes::kE5M2:
       return MultiplyPart<PanelCodes::kE5M2, RowForm::kFloats>(task);
+    case PanelCodes::kBfloat16:
+      return MultiplyPart<PanelCodes::kBfloat16, RowForm::kFloats>(task);
   }
 }
 

@@ -7,6 +7,7 @@
 
 #include "kernels/byte_codes.h"
 #include "kernels/product_task.h"
+#include "kernels/tile_rows.h"
 
 namespace bitpress::kernels {
 namespace {
@@ -58,6 +59,11 @@ class PortableReader {
         return SmallFloat(codes[k * kPanelColumns + column], 3, 15);
       case PanelCodes::kE5M2:
         return SmallFloat(codes[k * kPanelColumns + column], 2, 15);
+      case PanelCodes::kBfloat16: {
+        uint16_t code;
+        std::memcpy(&code, codes + k / 2 * kPiece + 4 * column + k % 2 * 2, sizeof(code));
+        return FloatOfBfloat16(code);
+      }
     }
     return 0;
   }

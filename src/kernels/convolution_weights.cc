@@ -46,7 +46,7 @@ ConvolutionWeights::ConvolutionWeights(const formats::ConvolutionFormats& format
     OrderValues();
     return;
   }
-  block_size_ = static_cast<size_t>(input_.block_size);
+  block_size_ = input_block();
   if (sums_ == formats::ProductSums::kWhole) ChooseForm(formats, /*may_be_tiles=*/true);
   Arrange(formats, pool);
   if (form_ == ColumnForm::kTiles && !FitTiles(units_)) {
@@ -60,7 +60,7 @@ ConvolutionWeights::ConvolutionWeights(const formats::ConvolutionFormats& format
 bool ConvolutionWeights::ChooseTilesOfParts() {
   // Parts must be those of tiles, and blocks of the input.
   if (!HasTiles() || sums_ != formats::ProductSums::kParts ||
-      input_.block_size != formats::kPartElements) {
+      input_block() != size_t{formats::kPartElements}) {
     return false;
   }
   const std::optional<uint8_t> least = LeastColumnOfFloats(values_);

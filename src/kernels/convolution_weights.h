@@ -32,6 +32,8 @@ class ConvolutionWeights {
                      const formats::PackedView& packed, ThreadPool& pool);
 
   const formats::FormatSpec& input_format() const { return input_; }
+  // Returns the channels that the input's quantizer takes together.
+  size_t input_block() const { return static_cast<size_t>(formats::BlockOf(input_)); }
   const formats::ConvolutionShape& shape() const { return shape_; }
   formats::ProductSums sums() const { return sums_; }
   // Returns whether columns are taken as codes: those of whole products, and of parts in tiles.

@@ -68,7 +68,8 @@ DepthwiseConvolution::DepthwiseConvolution(const ConvolutionWeights& weights,
       shape_(shape),
       x_(x),
       output_(output),
-      quantizer_(weights.input_format(), 1, weights.input_format().block_size, kFilledColumns),
+      quantizer_(weights.input_format(), 1, formats::BlockOf(weights.input_format()),
+                 kFilledColumns),
       images_(Size(shape.images)),
       out_height_(Size(shape.output(0))),
       out_width_(Size(shape.output(1))) {
@@ -79,8 +80,8 @@ DepthwiseConvolution::DepthwiseConvolution(const ConvolutionWeights& weights,
   }
   const size_t channels = Size(shape.channels), width = std::max<size_t>(1, Size(shape.input[1]));
   const auto reach = [&](size_t d) { return Size(shape.dilations[d] * (shape.kernel[d] - 1)) + 1; };
-  span_ = std::min(std::lcm(Size(weights.input_format().block_size), kPanelColumns),
-                   RoundUp(channels, kPanelColumns));
+  span_ =
+      std::min(std::lcm(weights.input_block(), kPanelColumns), RoundUp(channels, kPanelColumns));
   pitch_ = (out_width_ - 1) * Size(shape.strides[1]) + reach(1);
   // The sums of a piece fill whole vectors if they can, and its new rows enough columns.
   const size_t stride = Size(shape.strides[0]);
@@ -165,7 +166,7 @@ void DepthwiseConvolution::FillRows(size_t image, size_t channel, size_t count, 
   const size_t pad_x = std::min(Size(shape_.pads_begin[1]), pitch_);
   const size_t used = std::min(width, pitch_ - pad_x);
   const size_t groups = CeilDivide(count, kPanelColumns);
-  const auto block = Size(weights_.input_format().block_size);
+  const size_t block = weights_.input_block();
   const auto clear = [&](size_t row, size_t from, size_t to) {
     for (size_t group = 0; group < groups; ++group) {
       float* const values = rows.At(group, row % ring_);

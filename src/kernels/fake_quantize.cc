@@ -199,14 +199,21 @@ void FakeQuantizer::Run(const float* x, float* y) const {
 
 void FakeQuantizer::RunColumns(const float* x, size_t x_stride, float* y, size_t y_stride,
                                size_t length, size_t columns) const {
-  BITPRESS_DCHECK(spec_.is_blocked() && length <= params_.block_size);
+  if (!spec_.is_blocked()) {
+    for (size_t r = 0; r < length; ++r) {
+      Call(kFloatElementsTable, params_, x + r * x_stride, y + r * y_stride, columns, 1, {});
+    }
+    return;
+  }
+  BITPRESS_DCHECK(length <= params_.block_size);
   Call(KernelsOf(spec_).columns, params_, x, y, length, columns, {x_stride, y_stride});
 }
 
 void FakeQuantizer::RunColumnCodes(const float* x, size_t length, size_t columns, size_t stride,
                                    const ColumnCodes& out) const {
-  BITPRESS_DCHECK(spec_.is_blocked() && length <= params_.block_size);
-  KernelsOf(spec_).codes[ChosenTargetIndex()](params_, x, length, columns, stride, out);
+  BITPRESS_DCHECK(!spec_.is_blocked() || length <= params_.block_size);
+  const CodesTable& table = spec_.is_blocked() ? KernelsOf(spec_).codes : kBfloat16CodesTable;
+  table[ChosenTargetIndex()](params_, x, length, columns, stride, out);
 }
 
 void NoteRun(std::string_view kernel, std::string_view target) { last_run = {kernel, target}; }

@@ -59,12 +59,12 @@ class FakeQuantizer {
   // Runs all tasks on this thread.
   void Run(const float* x, float* y) const;
   // Quantizes one block of `columns` neighbouring columns from one piece of memory to another, or
-  // to itself; rows are x_stride and y_stride apart. REQUIRES: the format has blocks, and length is
-  // at most that of a block.
+  // to itself; rows are x_stride and y_stride apart. REQUIRES: length is at most that of a block,
+  // if the format has blocks.
   void RunColumns(const float* x, size_t x_stride, float* y, size_t y_stride, size_t length,
                   size_t columns) const;
   // Does the same, and takes the values apart. REQUIRES: the elements are whole numbers
-  // (formats/block_units.h) that the form of the codes holds.
+  // (formats/block_units.h) that the form of the codes holds, or the form is kTiles.
   void RunColumnCodes(const float* x, size_t length, size_t columns, size_t stride,
                       const ColumnCodes& out) const;
 

@@ -5,7 +5,11 @@
 #define HWY_TARGET_INCLUDE "kernels/fake_quantize_elements.cc"
 #include <hwy/foreach_target.h>
 // Behind foreach_target.h, as it includes this file once a target.
+#include <algorithm>
+
+#include "kernels/column_codes.h"
 #include "kernels/fake_quantize-inl.h"
+#include "kernels/tile_convolution_units.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace bitpress::kernels::HWY_NAMESPACE {
@@ -68,11 +72,51 @@ void FloatElements(const FakeQuantizeParams& p, const float* x, float* y, size_t
   }
 }
 
+// Rounds columns to bfloat16, two rows to a piece.
+void Bfloat16Codes(const FakeQuantizeParams& p, const float* x, size_t length, size_t columns,
+                   size_t stride, const ColumnCodes& out) {
+  constexpr size_t kLanes = LaneCount();
+  constexpr hn::Rebind<uint8_t, DF> kBytes;
+  // Elements of 8-bit floats are multiples of 2^-17 of a unit, and these of 2^-7 of their exponent.
+  constexpr unsigned kBits = 17 - 7;
+  const VU least = hn::Set(kDu, uint32_t{out.least_tile_column - kBits} << 23U);
+  const VU largest = hn::Set(kDu, (uint32_t{kLargestTileColumn} << 23U) + kMantissa);
+  const VU infinity = hn::Set(kDu, kExponent), nan = hn::Set(kDu, 0x7FC00000U);
+  bool is_far = false;
+  for (size_t c = 0; c < columns; c += kLanes) {
+    const size_t count = std::min(kLanes, columns - c);
+    VU far = hn::Zero(kDu);
+    const auto value = [&](size_t row) HWY_ATTR {
+      if (row >= length) return hn::Zero(kDu);
+      const float* const from = x + row * stride + c;
+      __builtin_prefetch(from + 8 * kLanes, /*for writing=*/0, /*second level=*/2);
+      const VF loaded = count == kLanes ? hn::LoadU(kDf, from) : LoadUpTo<true>(from, count);
+      const VU bits = hn::BitCast(kDu, RoundElement<true, true>(p, loaded));
+      const VU magnitude = hn::And(bits, hn::Set(kDu, ~kSign));
+      const auto is_nan = hn::Gt(magnitude, infinity);
+      const auto is_tiny = hn::And(hn::Lt(magnitude, least), hn::Gt(magnitude, hn::Zero(kDu)));
+      const auto is_huge = hn::AndNot(is_nan, hn::Gt(magnitude, largest));
+      far = hn::Or(far, hn::VecFromMask(kDu, hn::Or(is_tiny, is_huge)));
+      return hn::IfThenElse(is_nan, nan, bits);
+    };
+    for (size_t piece = 0; piece < out.pieces; ++piece) {
+      const VU low = hn::ShiftRight<16>(value(2 * piece));
+      const VU both = hn::Or(low, hn::And(value(2 * piece + 1), hn::Set(kDu, 0xFFFF0000U)));
+      hn::StoreU(both, kDu,
+                 reinterpret_cast<uint32_t*>(out.codes + piece * out.code_stride + 4 * c));
+    }
+    hn::StoreU(hn::Set(kBytes, uint8_t{formats::kUnitBias}), kBytes, out.units + c);
+    is_far |= !hn::AllTrue(kDu, hn::Eq(far, hn::Zero(kDu)));
+  }
+  if (is_far) *out.has_large_unit = true;
+}
+
 }  // namespace bitpress::kernels::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace bitpress::kernels {
 const KernelTable kFloatElementsTable = BITPRESS_DISPATCH_TABLE(FloatElements);
+const CodesTable kBfloat16CodesTable = BITPRESS_DISPATCH_TABLE(Bfloat16Codes);
 }  // namespace bitpress::kernels
 #endif  // HWY_ONCE

@@ -180,6 +180,23 @@ struct FloatReader<PanelCodes::kE5M2> : SmallFloatReader<PanelCodes::kE5M2> {
   HWY_INLINE explicit FloatReader(const ProductPanels&) {}
 };
 
+template <>
+struct FloatReader<PanelCodes::kBfloat16> {
+  HWY_INLINE explicit FloatReader(const ProductPanels&) {}
+  HWY_INLINE float start() const { return 0; }
+
+  HWY_INLINE void Four(const uint8_t* codes, const uint8_t*, size_t k, size_t part,
+                       VF (&out)[4]) const {
+    const VI upper_half = hn::Set(kDi, static_cast<int32_t>(0xFFFF0000U));
+    for (size_t i = 0; i < 4; i += 2) {
+      const uint8_t* const pairs = codes + (k + i) * 2 * kPanelColumns + part * kVectorBytes;
+      const VI both = hn::LoadU(kDi, reinterpret_cast<const int32_t*>(pairs));
+      out[i] = hn::BitCast(kDf, hn::ShiftLeft<16>(both));
+      out[i + 1] = hn::BitCast(kDf, hn::And(both, upper_half));
+    }
+  }
+};
+
 // Turns what a FloatReader gives of a block into values: elements times their unit, which are
 // exact.
 struct BlockValues {

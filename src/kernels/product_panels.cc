@@ -1,6 +1,8 @@
 #include "kernels/product_panels.h"
 
 #include <algorithm>
+#include <cstring>
+#include <span>
 
 #include "base/check.h"
 #include "base/error.h"
@@ -8,6 +10,7 @@
 #include "kernels/byte_codes.h"
 #include "kernels/half.h"
 #include "kernels/pack_tensor.h"
+#include "kernels/tile_rows.h"
 #include "kernels/whole_block.h"
 
 namespace bitpress::kernels {
@@ -44,6 +47,17 @@ void CheckSizes(const FormatSpec& spec, const ColumnsView& view,
   formats::CheckPackedSizes(spec, view.outer, view.axis, view.inner, count, packed.sizes());
 }
 
+// Returns whether all numbers of bfloat16 are zeros, or multiples of 2^-46 and below 2^46.
+bool AreClose(std::span<const uint8_t> codes) {
+  constexpr unsigned kLeast = formats::kUnitBias - 39, kEnd = formats::kUnitBias + 46;
+  bool are_close = true;
+  for (size_t i = 0; i < codes.size(); i += 2) {
+    const unsigned magnitude = codes[i] | (codes[i + 1] & 0x7FU) << 8U;
+    are_close &= magnitude == 0 || (magnitude >> 7U >= kLeast && magnitude >> 7U < kEnd);
+  }
+  return are_close;
+}
+
 // A part of a packed tensor: `outer` rows from the first, and blocks of a row from the first.
 class Slicer {
  public:
@@ -68,7 +82,7 @@ class Slicer {
     constexpr int64_t kMostInGroup = 16;
     const int64_t shifts = spec_.sub_block_size > 0 ? spec_.block_size / spec_.sub_block_size : 0;
     int64_t blocks = 1;
-    while (blocks * spec_.block_size * view_.inner % kMostInGroup != 0 ||
+    while (blocks * formats::BlockOf(spec_) * view_.inner % kMostInGroup != 0 ||
            blocks * shifts * view_.inner % kMostInGroup != 0) {
       blocks *= 2;
     }
@@ -111,7 +125,7 @@ ProductPanels::ProductPanels(const FormatSpec& spec, const ColumnsView& view,
   units_.resize(blocks * kPanelColumns, formats::kUnitBias);
   const Slicer slicer(spec_, view, packed);
   const auto axis = static_cast<size_t>(view.axis), inner = static_cast<size_t>(view.inner);
-  const auto block_size = static_cast<size_t>(spec.block_size);
+  const size_t block_size = block();
   if (view.are_inner) {
     const auto per_slice = static_cast<size_t>(slicer.blocks_per_slice());
     pool.ParallelFor((num_blocks_ + per_slice - 1) / per_slice, [&](size_t slice) {
@@ -146,6 +160,10 @@ ProductPanels::ProductPanels(const FormatSpec& spec, const ColumnsView& view,
 }
 
 void ProductPanels::ClassifyUnits() {
+  if (rule_.is_one) {
+    has_close_units_ = AreClose(codes_);
+    return;
+  }
   has_large_unit_ = std::ranges::any_of(
       units_, [](uint8_t unit) { return unit > kLargestQuickUnit && unit != formats::kNanUnit; });
   if (units_.empty()) return;
@@ -156,14 +174,19 @@ void ProductPanels::ClassifyUnits() {
 }
 
 size_t ProductPanels::blocks_per_segment() const {
-  const auto block = static_cast<size_t>(spec_.block_size);
-  return (static_cast<size_t>(summed_.length) + block - 1) / block;
+  return CeilDivide(static_cast<size_t>(summed_.length), block());
 }
 
 void ProductPanels::ChooseCodes() {
   // Blocks may be far longer than the sums.
-  const auto block = std::min(static_cast<size_t>(spec_.block_size),
-                              RoundUp(static_cast<size_t>(summed_.length), kSixGroup));
+  const size_t block =
+      std::min(this->block(), RoundUp(static_cast<size_t>(summed_.length), kSixGroup));
+  if (rule_.is_one) {
+    kind_ = PanelCodes::kBfloat16;
+    padded_block_ = RoundUp(block, kTableGroup);
+    block_bytes_ = padded_block_ * kPanelColumns * sizeof(uint16_t);
+    return;
+  }
   if (!rule_.is_whole()) {
     kind_ = rule_.top == 0 ? PanelCodes::kE4M3 : PanelCodes::kE5M2;
     padded_block_ = RoundUp(block, kTableGroup);
@@ -212,6 +235,14 @@ void ProductPanels::WriteColumns(size_t panel, size_t block, const float* values
       continue;  // bytes of floats are zeros already
     }
     const float* const first = values + column * column_stride;
+    if (rule_.is_one) {
+      uint8_t* const codes = codes_.data() + (panel * num_blocks_ + block) * block_bytes_;
+      for (size_t k = 0; k < length; ++k) {
+        const uint16_t code = Bfloat16Of(first[k * element_stride]);
+        std::memcpy(codes + (k / 2 * kPanelColumns + column) * 4 + k % 2 * 2, &code, sizeof(code));
+      }
+      continue;
+    }
     if (rule_.is_whole()) {
       units[column] = TakeApart(rule_, first, element_stride, length, numbers.data());
       WriteCodes(panel, block, column, numbers.data());

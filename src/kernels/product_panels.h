@@ -29,8 +29,9 @@ inline constexpr size_t kPanelColumns = 16;
 //   kEight   4 elements, a byte each.
 //   kNine    4 elements, a signed byte each. Pairs of elements have a bit that doubles them.
 //   kE4M3, kE5M2   1 element, the byte of an 8-bit float.
+//   kBfloat16   2 elements, 16 bits each.
 // Codes of four, six and eight bits stand for whole numbers from 0 on; `offset` is that of zero.
-enum class PanelCodes { kFour, kSix, kEight, kNine, kE4M3, kE5M2 };
+enum class PanelCodes { kFour, kSix, kEight, kNine, kE4M3, kE5M2, kBfloat16 };
 
 // The matrix as its tensor has it: [outer, axis, inner], with blocks along the middle dimension.
 struct ColumnsView {
@@ -59,18 +60,20 @@ class ProductPanels {
   formats::SummedShape summed() const { return summed_; }
   size_t num_columns() const { return num_columns_; }
   size_t num_panels() const { return (num_columns_ + kPanelColumns - 1) / kPanelColumns; }
-  // The elements of a block with those that fill up its last group, and the blocks of a column.
+  // The elements of a block, and with those that fill up its last group, and the blocks of a
+  // column.
+  size_t block() const { return static_cast<size_t>(formats::BlockOf(spec_)); }
   size_t padded_block() const { return padded_block_; }
   size_t num_blocks() const { return num_blocks_; }
   // The blocks of a part of a sum of floats (formats/block_products.h), 1 for long blocks.
   size_t blocks_of_part() const {
-    return static_cast<size_t>(formats::BlocksOfPart(spec_.block_size));
+    return static_cast<size_t>(formats::BlocksOfPart(static_cast<int64_t>(block())));
   }
   // The elements of a part with those that fill up its blocks, at least as many as a block has
   // unless blocks are long.
   size_t part_depth() const {
-    constexpr int64_t kMost = formats::kPartElements;
-    return spec_.block_size > kMost ? size_t{kMost} : blocks_of_part() * padded_block_;
+    constexpr size_t kMost = formats::kPartElements;
+    return block() > kMost ? kMost : blocks_of_part() * padded_block_;
   }
   size_t blocks_per_segment() const;
   // The code of zero, and the largest code, of four, six and eight bits.
@@ -83,7 +86,8 @@ class ProductPanels {
   // Returns whether all units are within 2^-30 and 2^30, and within a factor of 2^30. Products with
   // floats of ProductRows::has_close_floats are then multiples of 2^-149 and below 2^86, as numbers
   // and counted in any of these units: elements are multiples of 2^-16 and below 2^16. So no power
-  // of two changes how their sums are rounded.
+  // of two changes how their sums are rounded. All units are 1 in BF16, and its elements must be
+  // multiples of 2^-46 and below 2^46.
   bool has_close_units() const { return has_close_units_; }
 
   // Return the codes, doubling bits (kNine) and units of a panel, block after block.

@@ -160,6 +160,9 @@ HWY_INLINE void DecodePiece(const ProductPanels& panels, const PanelPiece& piece
       uint16_t* const to = columns + p * panel_elements + b * block_elements;
       if constexpr (kCodes == PanelCodes::kE4M3 || kCodes == PanelCodes::kE5M2) {
         DecodeFloatTiles<kCodes>(panels, piece.panel + p, piece.begin + b, to);
+      } else if constexpr (kCodes == PanelCodes::kBfloat16) {
+        std::memcpy(to, panels.codes(piece.panel + p) + (piece.begin + b) * panels.block_bytes(),
+                    panels.block_bytes());
       } else {
         DecodeTiles<kCodes>(panels, piece.panel + p, piece.begin + b, to);
       }
@@ -279,6 +282,8 @@ void Multiply(const ProductTask& task) {
       return MultiplyCodes<PanelCodes::kE4M3>(task);
     case PanelCodes::kE5M2:
       return MultiplyCodes<PanelCodes::kE5M2>(task);
+    case PanelCodes::kBfloat16:
+      return MultiplyCodes<PanelCodes::kBfloat16>(task);
   }
 }
 

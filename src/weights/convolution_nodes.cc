@@ -52,11 +52,13 @@ graph::FunctionSpec FunctionOf(graph::FunctionSpec unpack, const std::string& na
   graph::FunctionSpec function = std::move(unpack);
   function.name = name;
   function.doc =
-      "A convolution with a weight stored in blocks, of an input that is quantized along its "
-      "channels, plus a bias" +
+      "A convolution with a packed weight, of an input that is quantized along its channels, plus "
+      "a "
+      "bias" +
       std::string(kind.has_other ? " and another tensor" : "") +
       (kind.has_slope ? ", negative sums times `slope`" : ", limited to [least, largest]") +
-      ". `scale_choice` and `rounding_mode` are the quantizer's. " +
+      (kind.input.is_blocked() ? ". `scale_choice` and `rounding_mode` are the quantizer's. "
+                               : ". `rounding_mode` is the quantizer's. ") +
       (kind.is_numbered() ? "`format` is that of the weight, `input_format` that of the input. "
                           : "") +
       function.doc;
@@ -70,10 +72,10 @@ graph::FunctionSpec FunctionOf(graph::FunctionSpec unpack, const std::string& na
                                {kFormatAttribute, kInputFormatAttribute});
   }
   Attributes of_quantizer = quantizer.attributes, convolution;
-  for (const char* const word : kWords) {
+  for (auto& [word, value] : of_quantizer) {
+    if (std::ranges::find(kWords, word) == std::end(kWords)) continue;
     function.attributes.push_back(word);
-    std::ranges::find(of_quantizer, word, &Attributes::value_type::first)->second =
-        ReferenceTo(word, Reference::Type::kString);
+    value = ReferenceTo(word.c_str(), Reference::Type::kString);
   }
   for (const char* const list : kLists) {
     function.attributes.push_back(list);
@@ -123,7 +125,9 @@ FormatSpec InputOf(const Node& node) {
   FormatSpec input = formats::FindFormat(
       infix == std::string::npos ? node.GetString(kInputFormatAttribute, "")
                                  : node.op_type().substr(infix + std::strlen(kInputInfix)));
-  input.scale_choice = formats::ParseScaleChoice(node.GetString("scale_choice", ""));
+  if (input.is_blocked()) {
+    input.scale_choice = formats::ParseScaleChoice(node.GetString("scale_choice", ""));
+  }
   input.rounding = formats::ParseRoundingMode(node.GetString("rounding_mode", ""));
   return input;
 }
@@ -233,7 +237,7 @@ void ExpandConvolution(Model& model, const Node& node, WeightValues& weights) {
                   node.num_inputs() - reader.parts_end > 1, node.HasAttribute(kSlopeAttribute)};
   const bool has_name = kind.is_numbered() ? HasNumberedName(node, kind.prefix(), weight.spec)
                                            : NameOf(model, storage, kind) == node.op_type();
-  if (weight.shape.size() < 3 || !kind.input.is_blocked() || !has_name) {
+  if (weight.shape.size() < 3 || !has_name || kind.input.is_blocked() != weight.spec.is_blocked()) {
     Fail(ErrorCode::kInvalidModel, "{}: it is no convolution as bitpress writes them",
          node.Describe());
   }

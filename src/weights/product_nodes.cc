@@ -21,7 +21,7 @@ graph::FunctionSpec FunctionOf(graph::FunctionSpec unpack, const std::string& na
   graph::FunctionSpec function = std::move(unpack);
   function.name = name;
   function.doc =
-      "A matrix times a weight stored in blocks, plus a bias" +
+      "A matrix times a packed weight, plus a bias" +
       std::string(is_limited ? ", limited to [least, largest]" : "") +
       ". `perm` brings the weight into [K, "
       "N]. "

@@ -163,6 +163,26 @@ void AddPlainBody(UnpackBody& body, const FormatSpec& spec, DataType type) {
   }
 }
 
+// Returns how the elements of a weight without blocks lie for its reader: along the sums. Throws
+// the error of FailNotOurs if it computes with no such weight.
+BlockView ViewWithoutBlocks(const std::vector<int64_t>& shape, const PackedReader& reader,
+                            const graph::Node& node) {
+  const int64_t count = NumElements(shape);
+  switch (reader.kind) {
+    case PackedReader::Kind::kProduct:
+      if (shape.size() != 2) FailNotOurs("it is no matrix");
+      return node.GetInts("perm") == std::vector<int64_t>{1, 0} ? BlockView{shape[0], shape[1], 1}
+                                                                : BlockView{1, shape[0], shape[1]};
+    case PackedReader::Kind::kConvolution:
+      if (shape.size() < 3 || count == 0) FailNotOurs("it has fewer than three dimensions");
+      return {shape[0], shape[1], count / (shape[0] * shape[1])};
+    case PackedReader::Kind::kLookup:
+      FailNotOurs("it has no blocks");
+    default:
+      return {1, count, 1};
+  }
+}
+
 // Returns the bytes of the initializers that a node reads. The format alone says which is which.
 formats::PackedSizes FoundSizes(const graph::Model& model, const graph::Node& node,
                                 const FormatSpec& spec) {
@@ -336,13 +356,11 @@ std::optional<PackedWeight> PackedWeightOf(const graph::Model& model, const grap
     }
     if (node.num_outputs() != 1 || node.output(0).empty()) FailNotOurs("it must have one output");
     const formats::PackedSizes found = FoundSizes(model, node, weight.spec);
-    const bool is_unpack = reader->kind == PackedReader::Kind::kUnpack;
-    if (!is_unpack && !weight.spec.is_blocked()) FailNotOurs("it has no blocks");
     if (weight.spec.is_blocked()) {
       ReadShape(node, weight);
     } else {
       weight.shape = PartOf(model, node.input(reader->first_part)).dims;
-      weight.view = {1, NumElements(weight.shape), 1};
+      weight.view = ViewWithoutBlocks(weight.shape, *reader, node);
     }
     const auto& [outer, axis, inner] = weight.view;
     const formats::PackedSizes expected = formats::SizesOf(weight.spec, outer, axis, inner);

@@ -64,7 +64,7 @@ def check(path, sessions, shape, least_db):
     assert all(output.size == 0 for output in ours.run(None, {"x": np.zeros((0, *shape), np.float32)}))
 
 
-@pytest.mark.parametrize("preset", [*WHOLE, "MXFP4E2M1"])
+@pytest.mark.parametrize("preset", [*WHOLE, "MXFP4E2M1", "BF16"])
 def test_a_network(preset, network, tmp_path, bitpress, sessions):
     text = bitpress.ok("quantize", network, "-o", tmp_path / "q.onnx", "--config", preset, "--target", "bitpress")
     assert "8 nodes compute from codes of weights" in text
@@ -99,7 +99,7 @@ def test_the_check_runs_convolutions_and_the_report_names_them(leaky_network, tm
     assert all(f"conv_{layer}" in page for layer in "aceg")
 
 
-@pytest.mark.parametrize("preset", WHOLE + ["MXFP8E4M3"])
+@pytest.mark.parametrize("preset", WHOLE + ["MXFP8E4M3", "BF16"])
 @pytest.mark.parametrize("weight, attributes, shape", [
     pytest.param((40, 70, 1, 1), {}, (70, 9, 9), marks=pytest.mark.quick), ((40, 40, 1, 1), {"strides": [2, 3]}, (40, 9, 11)), ((40, 24, 3, 3), {"dilations": [2, 1]}, (24, 9, 9)),
     ((40, 24, 2, 3), {"pads": [0, 2, 1, 0], "strides": [1, 2]}, (24, 9, 9)), ((33, 1, 7, 7), {"group": 33, "pads": [3, 3, 3, 3]}, (33, 17, 18)),
@@ -119,6 +119,7 @@ def test_one(preset, weight, attributes, shape, tmp_path, bitpress, sessions):
     ("MXFP8E4M3", (40, 64, 1, 1), {}, (64, 9, 9), "its products are those of floats, and there is no AMX"),
     ("MXFP8E4M3", (40, 3, 3, 3), {}, (3, 9, 9), ""),
     ("MXFP8E4M3", (64, 1, 3, 3), {"group": 64}, (64, 9, 9), ""),
+    ("BF16", (64, 1, 3, 3), {"group": 64}, (64, 9, 9), "its products are those of floats, and there is no AMX"),
     ("MXINT8", (40, 1, 100), {}, (1, 200), "its products are those of floats")])
 def test_by_default_what_is_faster_as_floats_stays(preset, weight, attributes, shape, reason, tmp_path, program, bitpress):
     outputs = ["N", *[None] * len(shape)]
@@ -243,7 +244,7 @@ def one(tmp_path_factory, bitpress):
 
 
 @pytest.mark.parametrize("change, message", [
-    ({"format": "mxint8(block=64)"}, "no format of this operator"), ({"input_format": "bf16"}, "no blocks"), ({"format": ""}, "attribute format"),
+    ({"format": "mxint8(block=64)"}, "no format of this operator"), ({"input_format": "bf16"}, "blocks on one side"), ({"format": ""}, "attribute format"),
     ({"input_format": "mxint8"}, "blocks of 16 and of 32"), ({"input_format": "mxint(8)"}, "attribute input_format"),
     ({"format": "bfp(bits=20, block=16)"}, "no format of this operator|more than 9 bits")])
 def test_damaged_formats_are_errors(change, message, one, tmp_path, bitpress, sessions):

@@ -11,9 +11,9 @@ import pytest
 from models import change_attributes, sqnr_db
 from onnx import TensorProto, helper, numpy_helper
 
-# One of each way to compute products: of whole numbers, with and without sub-blocks, and of floats. Then formats with sizes of their
-# own; the sums of the last blocks are too large for whole products. All others: format_table_test.py.
-FORMATS = ["mxint8", "mx6", "mxfp8_e4m3", "bfp(bits=13, block=32)", "mxint8(block=256)"]
+# One of each way to compute products: of whole numbers, with and without sub-blocks, of floats, and without blocks. Then formats with
+# sizes of their own; the sums of the last blocks are too large for whole products. All others: format_table_test.py.
+FORMATS = ["mxint8", "mx6", "mxfp8_e4m3", "bf16", "bfp(bits=13, block=32)", "mxint8(block=256)"]
 
 
 def model(rng):
@@ -167,7 +167,7 @@ def test_fastest_sums(source, tmp_path, bitpress, sessions):
 
 
 @pytest.mark.parametrize("name, rows_of", [
-    pytest.param("mx6", "mx6", marks=pytest.mark.quick), ("mxfp8_e4m3", "mxfp8_e4m3"), ("bfp16", "bfp16"),
+    pytest.param("mx6", "mx6", marks=pytest.mark.quick), ("mxfp8_e4m3", "mxfp8_e4m3"), ("bfp16", "bfp16"), ("bf16", "bf16"),
     ("bfp(bits=13, block=32)", "bfp(bits=13, block=32)"), ("mxfp8_e4m3(block=16)", "mxfp8_e4m3(block=16)"), ("mxint8(block=256)", "")])
 def test_both_sides(name, rows_of, source, tmp_path, bitpress, sessions):
     """`rows_of`: the format whose values the rows have, where products are of whole numbers or summed in parts."""
@@ -282,7 +282,7 @@ def test_readers_that_are_no_products_keep_the_decoder(tmp_path, bitpress, sessi
     ({"blocks": [1, 5, 16]}, "four positive numbers"), ({"blocks": [1, -5, 16, 56]}, "four positive numbers"),
     ({"blocks": [1, 1 << 40, 1 << 40, 56]}, "too large"), ({"blocks": [2, 5, 16, 28]}, "do not describe a matrix"),
     ({"perm": [1, 0]}, "do not describe a matrix"), ({"perm": [0]}, "do not describe a matrix"), ({"blocks": [1, 5, 15, 56]}, "mx6"),
-    ({"blocks": [1, 1 << 30, 1 << 9, 1 << 30]}, "mx6"), ({"rows": "mxint8"}, "blocks of 32 and of 16"), ({"rows": "bf16"}, "no products"),
+    ({"blocks": [1, 1 << 30, 1 << 9, 1 << 30]}, "mx6"), ({"rows": "mxint8"}, "blocks of 32 and of 16"), ({"rows": "fp16"}, "no products"),
     ({"rows": "no_format"}, "no_format"), ({"sums": "quick"}, "attribute sums"), ({"least": "x"}, "least"), ({"largest": 1}, "largest")])
 def test_damaged_attributes_are_errors(change, message, of_mx6, tmp_path, bitpress, sessions):
     change_attributes(of_mx6, tmp_path / "damaged.onnx", lambda node: node.name == "gemm", change)
