@@ -80,6 +80,8 @@ constexpr Preset kPresets[] = {
     {"INT8_WEIGHTS", "none", "int8",
      "embeddings=int8,weight_granularity=per_block,weight_block_size=128"},
     {"MATMUL_NBITS", "none", "int4", "weight_granularity=per_block,weight_block_size=128"},
+    // Half of the bytes, which are decoded when the model is loaded.
+    {"FP16_WEIGHTS", "none", "fp16"},
     {"INT8_CNN_ACCURATE", "uint8", "int8",
      "activation_range=percentile(99.9999),weight_granularity=per_tensor,finetune=adaround,integer_"
      "kernels=safe_int8"},

@@ -39,6 +39,7 @@ constexpr Row kRows[] = {
     {.preset = "MATMUL_NBITS", .needs_samples = true, .is_small = true},
     {.preset = "INT8_WEIGHTS"},
     {.preset = "FP16"},
+    {.preset = "FP16_WEIGHTS"},
     {.preset = "MXINT8", .needs_our_operators = true},
     {.preset = "MX6", .needs_samples = true, .needs_our_operators = true},
     {.preset = "INT8_ADAROUND",

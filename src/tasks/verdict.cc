@@ -33,9 +33,11 @@ bool HasQuantized(const QuantizeReport& report, plan::Role role) {
   });
 }
 
-// Returns whether activations are rounded to floats one by one, which optimize makes faster beside
-// convolutions.
+// Returns whether activations are rounded to floats one by one beside convolutions of ONNX Runtime,
+// which optimize makes faster.
 bool HasRoundedConvolutions(const QuantizeReport& report) {
+  const emit::NativeOperators& native = report.transform.native;
+  if (native.num_nodes > 0 && native.omissions.empty()) return false;
   const auto is_rounded = [](const plan::TensorPlan& row) {
     if (row.role != plan::Role::kActivation || !row.is_quantized() || row.integer) return false;
     const bool is_convolved = std::ranges::any_of(
@@ -247,7 +249,8 @@ void WarnOfSpeed(const QuantizeReport& report, std::vector<Warning>& warnings) {
   const auto remedy = [&]() -> std::string {
     if (report.rewritten.narrowed) {
       return "FLOAT16 pays in bytes, and where processors compute it, which most x86 ones do not; "
-             "INT8 and INT8_DYNAMIC compute faster";
+             "FP16_WEIGHTS has the same bytes and computes in float, INT8 and INT8_DYNAMIC compute "
+             "faster";
     }
     if (HasRoundedConvolutions(report)) {
       return "bitpress optimize writes a file for processors like this one, without the "
