@@ -6,7 +6,7 @@ import numpy as np
 
 
 def make_reader(base, folder, name):
-    """A reader of the class `base`: get_next() and rewind(). `name` is the input of arrays in .npy files; those of .npz files have names."""
+    """A reader of the class `base`: get_next(), get_first() and rewind(). `name` is the input of arrays in .npy files; those of .npz files have names."""
 
     class Reader(base):
         def __init__(self):
@@ -21,6 +21,12 @@ def make_reader(base, folder, name):
             if path is None:
                 return None
             return dict(np.load(path)) if path.suffix == ".npz" else {name: np.load(path)}
+
+        def get_first(self):
+            self.rewind()
+            first = self.get_next()
+            self.rewind()
+            return first
 
         def __len__(self):
             return len(self.paths)

@@ -1,5 +1,6 @@
-// AIMET's encodings, versions 0.6.1, 1.0.0 and 2.0.0. The first two count the codes of signed types
-// as unsigned ones: value = (code + offset) * scale with codes from 0 on.
+// AIMET's encodings, versions 0.6.1, 1.0.0, 2.0.0 and 2.1.0 (LPBQ lies otherwise). The first two
+// count the codes of signed types as unsigned ones: value = (code + offset) * scale with codes from
+// 0 on.
 #include <algorithm>
 #include <cmath>
 #include <utility>
@@ -107,7 +108,7 @@ Decision FromEncoding(const json& item, std::vector<std::string>& notes) {
   return decision;
 }
 
-// Reads a tensor of version 2.0.0, in the words of QuantizeLinear.
+// Reads a tensor of version 2.0.0 or 2.1.0, in the words of QuantizeLinear.
 Decision FromQuantizeLinear(const json& item, std::vector<std::string>& notes) {
   ObjectReader reader(item, "encoding");
   Decision decision{.value = reader.String("name"), .format = reader.String("output_dtype")};

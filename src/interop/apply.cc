@@ -8,6 +8,7 @@
 #include "interop/decisions.h"
 #include "interop/files.h"
 #include "interop/layer_decisions.h"
+#include "ops/operator_traits.h"
 
 namespace bitpress::interop {
 namespace {
@@ -130,6 +131,67 @@ bool SharesAUse(const TensorPlan& row, const Decision& decision) {
   });
 }
 
+// Finds decisions of activations by what operators that only move elements give or take: where one
+// tool has its quantizer before a Transpose, another one has it behind.
+class MovedValues {
+ public:
+  MovedValues(const Decisions& decisions, const graph::Model& model) : model_(model) {
+    for (const Decision& decision : decisions.tensors) {
+      const bool is_moved =
+          !decision.is_constant && decision.granularity == Granularity::kPerTensor;
+      if (is_moved) of_value_.emplace(decision.value, &decision);
+    }
+  }
+
+  // Returns the decision for the same elements under another name; null if there is none.
+  const Decision* For(const std::string& value) const {
+    std::optional<graph::Node> node = model_.Producer(value);
+    for (; node && ops::MovesElements(*node); node = model_.Producer(node->input(0))) {
+      if (const Decision* const found = Named(node->input(0))) return found;
+    }
+    for (node = OnlyMover(value); node; node = OnlyMover(node->output(0))) {
+      if (const Decision* const found = Named(node->output(0))) return found;
+    }
+    return nullptr;
+  }
+
+ private:
+  const Decision* Named(const std::string& value) const {
+    const auto at = of_value_.find(value);
+    return at == of_value_.end() ? nullptr : at->second;
+  }
+
+  // Returns the one reader of a value, if it only moves elements.
+  std::optional<graph::Node> OnlyMover(const std::string& value) const {
+    const std::vector<graph::Use> uses = model_.AllUses(value);
+    if (uses.size() != 1 || uses[0].input_index != 0 || !ops::MovesElements(uses[0].node)) {
+      return std::nullopt;
+    }
+    return uses[0].node;
+  }
+
+  const graph::Model& model_;
+  std::map<std::string, const Decision*> of_value_;
+};
+
+// Returns whether the model's constant is another one than the file's: rounding, learned rounding
+// too, moves a value by a step at most.
+bool IsAnother(const Decision& decision, const TensorPlan& row, const graph::Model& model) {
+  if (decision.first_values.empty() || !model.IsInitializer(row.value)) return false;
+  const graph::InitializerView view = model.Initializer(row.value);
+  const size_t num = decision.first_values.size();
+  const bool is_readable =
+      view.type == DataType::kFloat && NumElements(view.dims) >= static_cast<int64_t>(num);
+  if (!is_readable) return false;
+  const std::span<const float> values = view.values<float>();
+  size_t num_far = 0;
+  for (size_t i = 0; i < num; ++i) {
+    const Decision::FirstValue& given = decision.first_values[i];
+    num_far += std::abs(given.value - values[i]) > 1.01F * given.step ? 1 : 0;
+  }
+  return num_far > num / 10;
+}
+
 // Gives a row that takes the scale of another value what that one has now.
 void FollowShared(const QuantPlan& plan, TensorPlan& row) {
   const auto shared = std::ranges::find_if(plan.tensors, [&](const TensorPlan& other) {
@@ -203,11 +265,11 @@ void Configure(const Decisions& decisions, plan::QuantConfig& config) {
   config.rules.insert(config.rules.end(), decisions.rules.begin(), decisions.rules.end());
 }
 
-ImportReport Apply(const Decisions& decisions, QuantPlan& plan) {
+ImportReport Apply(const Decisions& decisions, const graph::Model& model, QuantPlan& plan) {
   ImportReport report{.num_rules = decisions.settings.size() + decisions.rules.size(),
                       .notes = decisions.notes};
   std::set<const TensorPlan*> named;
-  std::vector<std::string> joined;
+  std::vector<std::string> joined, others;
   for (const Decision& decision : decisions.tensors) {
     std::vector<TensorPlan*> rows;
     for (TensorPlan& row : plan.tensors) {
@@ -223,6 +285,7 @@ ImportReport Apply(const Decisions& decisions, QuantPlan& plan) {
         const bool has_many = decision.granularity == Granularity::kPerAxis &&
                               !decision.params.empty() && row->role == plan::Role::kActivation;
         if (has_many) joined.push_back(decision.value);
+        if (IsAnother(decision, *row, model)) others.push_back(row->value);
         Take(has_many ? WithOneScale(decision) : decision, *row);
       });
       named.insert(row);
@@ -235,10 +298,26 @@ ImportReport Apply(const Decisions& decisions, QuantPlan& plan) {
                     "of all: '{}'",
                     fmt::join(joined, "', '")));
   }
+  if (!others.empty()) {
+    report.notes.push_back(fmt::format(
+        "the constants '{}'{} are others in the file: it holds another network, or the tool "
+        "changed this one first (smoothing, equalization, training); scales of one do not fit the "
+        "other",
+        others.front(), others.size() > 1 ? fmt::format(" and {} more", others.size() - 1) : ""));
+  }
+  const MovedValues moved(decisions, model);
   for (TensorPlan& row : plan.tensors) {
     const bool follows =
         row.has_scale_of_products() || (row.integer && !row.integer->shares.empty());
     if (!decisions.names_all || named.contains(&row) || !row.is_quantized() || follows) continue;
+    const Decision* const same =
+        row.role == plan::Role::kActivation ? moved.For(row.value) : nullptr;
+    if (same != nullptr) {
+      WithContext(fmt::format("activation '{}'", row.value), [&] { Take(*same, row); });
+      std::erase(report.unmatched, same->value);
+      ++report.num_rows;
+      continue;
+    }
     report.now_float.push_back(row.value);
     MakeFloat(row, "the imported file does not name it");
   }

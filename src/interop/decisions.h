@@ -58,6 +58,13 @@ struct Decision {
   bool is_dynamic = false;  // its scale is computed at run time
   // One for the tensor, or one for each index of the axis. Empty: the file gives no scales.
   std::vector<formats::QParams> params = {};
+  // The first elements of a constant, if the file holds them, and how far rounding to another code
+  // moves each.
+  struct FirstValue {
+    float value = 0;
+    float step = 0;  // infinite at the ends of the codes, where values are clipped
+  };
+  std::vector<FirstValue> first_values = {};
   // How a plan chooses the scale where it does not give it.
   plan::RangeMethod range = {};
   formats::ScaleKind scale_kind = formats::ScaleKind::kFloat;
@@ -120,9 +127,10 @@ constexpr auto FieldsOf(const ImportReport*) {
       Field{"notes", &ImportReport::notes, "What the file says and no plan can say."});
 }
 
-// Gives the rows of a plan the decisions for their tensors. Biases with the scale of their products
-// keep it while these are integers. Throws Error(kInvalidArgument) naming the tensor if a row
-// cannot take its decision.
-ImportReport Apply(const Decisions& decisions, plan::QuantPlan& plan);
+// Gives the rows of a plan of `model` the decisions for their tensors. An activation that the file
+// does not name takes the decision for the same elements before or behind operators that only move
+// them. Biases with the scale of their products keep it while these are integers. Throws
+// Error(kInvalidArgument) naming the tensor if a row cannot take its decision.
+ImportReport Apply(const Decisions& decisions, const graph::Model& model, plan::QuantPlan& plan);
 
 }  // namespace bitpress::interop

@@ -474,7 +474,7 @@ void GiveFormats(const ImportedWeights& imported, const Model& model, plan::Quan
     }
     plan.tensors.push_back(std::move(row));
   }
-  Apply(imported.decisions, plan);
+  Apply(imported.decisions, model, plan);
 }
 
 void GiveScales(ImportedWeights imported, plan::ResolvedPlan& resolved) {

@@ -50,12 +50,15 @@ TEST(Aimet, SignedTypesCountTheirCodesFromZeroBeforeVersion2) {
   const Decisions third = FromAimet(Parse(R"({"version":"2.0.0","encodings":[
     {"name":"x","output_dtype":"uint8","y_scale":0.25,"y_zero_point":7},
     {"name":"w","output_dtype":"int8","y_scale":[0.1,0.2],"axis":0},
-    {"name":"b","output_dtype":"int4","y_scale":[[0.1]],"axis":1,"block_size":32}]})"));
+    {"name":"b","output_dtype":"int4","y_scale":[[0.1]],"axis":1,"block_size":32},
+    {"name":"l","output_dtype":"int4","y_scale":{"x":[[16]],"x_scale":[0.1],"axis":0},"axis":1,"block_size":32}]})"));
   EXPECT_EQ(DecisionFor(third, "x").params, (std::vector<formats::QParams>{{0.25F, 7}}));
   EXPECT_FALSE(DecisionFor(third, "x").is_symmetric);
   EXPECT_EQ(DecisionFor(third, "w").axis, 0);
   EXPECT_EQ(DecisionFor(third, "b").granularity, Granularity::kPerBlock);
-  EXPECT_THAT(third.notes, testing::ElementsAre(HasSubstr("'b': the scales of its blocks")));
+  EXPECT_EQ(DecisionFor(third, "l").block_size, 32);  // LPBQ as version 2.1.0 has it
+  EXPECT_THAT(third.notes, testing::ElementsAre(HasSubstr("'b': the scales of its blocks"),
+                                                HasSubstr("'l': the scales of its blocks")));
 }
 
 TEST(Aimet, NamesTheTensorThatIsWrong) {
@@ -277,7 +280,12 @@ TEST(Quark, SaysWhatItCannotSay) {
                                           HasSubstr("scales of 1 tensors are left out")));
 }
 
-plan::QuantPlan PlanOfConvnet() { return plan::PlanFor(plan::LoadModel("convnet.onnx"), "INT8"); }
+const graph::Model& Convnet() {
+  static const graph::Model model = plan::LoadModel("convnet.onnx");
+  return model;
+}
+
+plan::QuantPlan PlanOfConvnet() { return plan::PlanFor(Convnet(), "INT8"); }
 
 const plan::TensorPlan& RowOf(const plan::QuantPlan& plan, plan::Role role) {
   return *std::ranges::find_if(plan.tensors, [&](const plan::TensorPlan& row) {
@@ -339,7 +347,7 @@ TEST(Apply, ThroughEachKindOfFileAndBack) {
     std::vector<std::string> notes;
     std::ofstream(path) << Write(DecisionsOf(given), kind, notes);
     plan::QuantPlan made = PlanOfConvnet();
-    const ImportReport report = Apply(ReadDecisions(path), made);
+    const ImportReport report = Apply(ReadDecisions(path), Convnet(), made);
     EXPECT_THAT(report.unmatched, SizeIs(0));
     EXPECT_GT(report.num_rows, 4u);
     for (size_t i = 0; i < made.tensors.size(); ++i) {
@@ -358,7 +366,7 @@ TEST(Apply, WhatTheFileDoesNotNameStaysFloat) {
                                .granularity = Granularity::kPerBlock,
                                .block_size = 32});
   decisions.tensors.push_back({.value = "elsewhere", .format = "int8"});
-  const ImportReport report = Apply(decisions, plan);
+  const ImportReport report = Apply(decisions, Convnet(), plan);
   EXPECT_THAT(report.unmatched, testing::ElementsAre("elsewhere"));
   EXPECT_FALSE(report.now_float.empty());
   for (const plan::TensorPlan& row : plan.tensors) {
@@ -376,7 +384,7 @@ TEST(Apply, AnActivationTakesOneScaleForAllChannels) {
                     .axis = 1,
                     .is_symmetric = false,
                     .params = {{0.5F, 0}, {0.25F, 128}, {2.0F, 0}}};
-  const ImportReport report = Apply({.tensors = {decision}}, plan);
+  const ImportReport report = Apply({.tensors = {decision}}, Convnet(), plan);
   const plan::TensorPlan& row = RowOf(plan, plan::Role::kActivation);
   EXPECT_EQ(row.integer->granularity, Granularity::kPerTensor);
   EXPECT_EQ(row.integer->params,
@@ -384,12 +392,28 @@ TEST(Apply, AnActivationTakesOneScaleForAllChannels) {
   EXPECT_THAT(report.notes, testing::ElementsAre(HasSubstr("'" + decision.value + "'")));
 }
 
+TEST(Apply, NamesConstantsThatAreOthersInTheFile) {
+  const std::string weight = RowOf(PlanOfConvnet(), plan::Role::kWeight).value;
+  const std::span<const float> values = Convnet().Initializer(weight).values<float>();
+  const auto notes = [&](float steps) {
+    Decision decision{.value = weight, .is_constant = true, .format = "int8"};
+    for (size_t i = 0; i < 20; ++i) {
+      decision.first_values.push_back({values[i] + steps * 0.125F, 0.125F});
+    }
+    plan::QuantPlan plan = PlanOfConvnet();
+    return Apply({.tensors = {decision}}, Convnet(), plan).notes;
+  };
+  EXPECT_THAT(notes(0.5F), SizeIs(0));
+  EXPECT_THAT(notes(1), SizeIs(0));
+  EXPECT_THAT(notes(-4), testing::ElementsAre(HasSubstr("'" + weight + "' are others")));
+}
+
 TEST(Apply, NamesTheTensorThatCannotTakeIt) {
   const auto error = [](Decision decision) -> std::string {
     plan::QuantPlan plan = PlanOfConvnet();
     decision.value = RowOf(plan, plan::Role::kActivation).value;
     try {
-      Apply({.tensors = {decision}}, plan);
+      Apply({.tensors = {decision}}, Convnet(), plan);
     } catch (const Error& refused) {
       return refused.what();
     }

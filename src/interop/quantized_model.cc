@@ -2,7 +2,9 @@
 // DequantizeLinear, codes behind DequantizeLinear or MatMulNBits, and our quantizers and packed
 // weights of block formats.
 #include <algorithm>
+#include <cstdint>
 #include <cstring>
+#include <limits>
 #include <map>
 #include <set>
 #include <utility>
@@ -25,6 +27,7 @@ constexpr std::string_view kQuantizers[] = {"QuantizeLinear", "ExtendedQuantizeL
                                             "VitisQuantizeLinear", "DynamicQuantizeLinear"};
 constexpr std::string_view kDequantizers[] = {"DequantizeLinear", "ExtendedDequantizeLinear",
                                               "VitisDequantizeLinear"};
+constexpr int64_t kNumFirstValues = 256;
 constexpr std::string_view kOurQuantizer = "QuantizeDequantize_";
 constexpr std::string_view kOurPacked = "Unpack_";
 
@@ -110,7 +113,11 @@ class ModelReader {
     decision.format = name == "float8e4m3fn" ? "fp8_e4m3"
                       : name == "float8e5m2" ? "fp8_e5m2"
                                              : name;
-    if (IntegerBitsOf(decision.format)) return Add(std::move(decision));
+    if (IntegerBitsOf(decision.format)) {
+      const std::string& constant = quantizer ? decision.value : codes;
+      if (decision.is_constant) decision.first_values = FirstValues(constant, decision);
+      return Add(std::move(decision));
+    }
     if (RowOf(decision.format) == nullptr) {
       decisions_.notes.push_back(
           fmt::format("'{}': codes of type {} are no format here", decision.value, name));
@@ -146,7 +153,8 @@ class ModelReader {
     const std::span<const float> values = scales.values<float>();
     std::vector<int64_t> zeros(values.size(), 0);
     if (has_zeros && model_.IsInitializer(node.input(2))) {
-      zeros = Integers(model_.Initializer(node.input(2)));
+      const graph::InitializerView view = model_.Initializer(node.input(2));
+      zeros = Integers(view, NumElements(view.dims));
     }
     if (zeros.size() != values.size() || zeros.empty()) return type;
     decision.is_symmetric = std::ranges::all_of(zeros, [&](int64_t z) { return z == zeros[0]; }) &&
@@ -155,19 +163,53 @@ class ModelReader {
     return type;
   }
 
+  // Returns the first values of a constant of floats, or of codes with scales.
+  std::vector<Decision::FirstValue> FirstValues(const std::string& constant,
+                                                const Decision& decision) const {
+    const graph::InitializerView view = model_.Initializer(constant);
+    const bool is_float = view.type == DataType::kFloat;
+    const std::optional<IntegerBits> type = IntegerBitsOf(ToLower(DataTypeName(view.type)));
+    if (decision.params.empty() || (!is_float && !type)) return {};
+    size_t stride = 1;  // elements of a channel that follow each other
+    if (decision.granularity == Granularity::kPerAxis) {
+      const auto rank = static_cast<int64_t>(view.dims.size());
+      const int64_t axis = *decision.axis < 0 ? *decision.axis + rank : *decision.axis;
+      if (axis < 0 || axis >= rank) return {};
+      for (auto i = static_cast<size_t>(axis) + 1; i < view.dims.size(); ++i) {
+        stride *= static_cast<size_t>(view.dims[i]);
+      }
+    }
+    const int64_t num = std::min(NumElements(view.dims), kNumFirstValues);
+    const std::vector<int64_t> codes = is_float ? std::vector<int64_t>() : Integers(view, num);
+    std::vector<Decision::FirstValue> values;
+    for (size_t i = 0; i < static_cast<size_t>(num); ++i) {
+      const formats::QParams& params = decision.params[i / stride % decision.params.size()];
+      if (is_float) {
+        values.push_back({view.values<float>()[i], params.scale});
+        continue;
+      }
+      const int64_t half = int64_t{1} << (type->bits - 1);
+      const int64_t from_least = codes[i] + (type->is_signed ? half : 0);
+      const bool is_end = from_least <= 1 || from_least == 2 * half - 1;  // -127, too
+      values.push_back({params.scale * static_cast<float>(codes[i] - params.zero_point),
+                        is_end ? std::numeric_limits<float>::infinity() : params.scale});
+    }
+    return values;
+  }
+
   static bool IsMiddle(DataType type, int64_t zero_point) {
     const std::optional<IntegerBits> bits = IntegerBitsOf(ToLower(DataTypeName(type)));
     if (!bits) return false;
     return zero_point == (bits->is_signed ? 0 : int64_t{1} << (bits->bits - 1));
   }
 
-  // Returns the elements of a tensor of 4 to 32 bits. Others have none.
-  static std::vector<int64_t> Integers(const graph::InitializerView& view) {
+  // Returns the first elements of a tensor of 4 to 32 bits. Others have none.
+  static std::vector<int64_t> Integers(const graph::InitializerView& view, int64_t num) {
     const auto bits = static_cast<size_t>(ElementBits(view.type));
     const std::optional<IntegerBits> type = IntegerBitsOf(ToLower(DataTypeName(view.type)));
     std::vector<int64_t> values;
     if (!type) return values;
-    for (size_t i = 0; i < static_cast<size_t>(NumElements(view.dims)); ++i) {
+    for (size_t i = 0; i < static_cast<size_t>(num); ++i) {
       uint64_t raw = 0;
       for (size_t bit = 0; bit < bits; ++bit) {
         const size_t at = i * bits + bit;

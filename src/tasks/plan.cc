@@ -33,8 +33,8 @@ plan::QuantPlan Make(const fs::path& model, plan::QuantConfig config,
   plan::QuantPlan plan = plan::MakePlan(config, prepared, PathText(model.filename()), &unmatched);
   plan::FixScales(profile, prepared, plan);
   if (imported != nullptr) {
-    *report =
-        WithContext("the imported decisions", [&] { return interop::Apply(*imported, plan); });
+    *report = WithContext("the imported decisions",
+                          [&] { return interop::Apply(*imported, prepared, plan); });
     if (imported->tells_unmatched) {
       report->notes.insert(report->notes.end(), unmatched.begin(), unmatched.end());
     }

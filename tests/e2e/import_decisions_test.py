@@ -180,3 +180,23 @@ def test_what_an_import_does_not_take_is_said(bitpress, conv_path, tmp_path):
     assert "--config" in bitpress.error("plan", conv_path, "-o", tmp_path / "p.json")
     decisions.write_text("[1]")
     assert "ignored scope of NNCF" in bitpress.error("plan", conv_path, "--config", "INT8", "--import", decisions)
+
+
+def test_decisions_before_and_behind_operators_that_move(bitpress, tmp_path):
+    """A quantizer in front of a Reshape and a Transpose, or behind them, is the one that the plan has elsewhere in between."""
+    rng = np.random.default_rng(3)
+    constants = {"w1": rng.standard_normal((16, 16), np.float32), "b1": rng.standard_normal(16, np.float32),
+                 "w2": rng.standard_normal((16, 8), np.float32), "shape": np.array([2, 4, 2, 8], np.int64), "rows": np.array([8, 16], np.int64)}
+    nodes = [onnx.helper.make_node(*node, name=node[0] + node[2][0], **attributes) for node, attributes in [
+        (("MatMul", ["x", "w1"], ["product"]), {}), (("Add", ["product", "b1"], ["sum"]), {}), (("Reshape", ["sum", "shape"], ["heads"]), {}),
+        (("Transpose", ["heads"], ["turned"]), {"perm": [2, 1, 0, 3]}), (("Reshape", ["turned", "rows"], ["flat"]), {}),
+        (("MatMul", ["flat", "w2"], ["y"]), {})]]
+    model, decisions, plan = tmp_path / "model.onnx", tmp_path / "decisions.json", tmp_path / "plan.json"
+    models.save(models.make_model(nodes, [("x", (8, 16))], [("y", (8, 8))], constants), model)
+    weights = [{"name": name, "output_dtype": "int8", "axis": 1, "y_scale": [0.02] * constants[name].shape[1]} for name in ("w1", "w2")]
+    for value in ("sum", "heads", "turned", "flat"):
+        named = [{"name": name, "output_dtype": "uint8", "y_scale": scale, "y_zero_point": 99} for name, scale in (("x", 0.25), (value, 0.5))]
+        decisions.write_text(json.dumps({"version": "2.0.0", "encodings": weights + named}))
+        done = bitpress.run("plan", model, "--config", "INT8", "--import", decisions, "-o", plan)
+        assert "none that this model quantizes" not in done.stderr and "stay float" not in done.stderr, value
+        assert rows_of(plan)["flat"]["scale"] == 0.5 and rows_of(plan)["flat"]["zero_point"] == 99, value
