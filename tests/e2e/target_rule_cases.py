@@ -162,6 +162,7 @@ CASES = {(target, says): models for target, rules in {
         "adds float biases": (_Layer(op="Gemm", activation="int8", bias="int32"), _symmetric),
         "takes constant scales": (_Layer(dynamic=True, out_scale=None), _symmetric),
         "has the standard operators": (_op("Special", "mine"), _fp),
+        "takes integers between Q and DQ": (_integer_op("MatMulInteger"), _symmetric),
     },
     "cuda": {
         "multiplies the integers of such scales on the CPU, between two copies: MatMulInteger of int8 by int8 only":
