@@ -78,6 +78,7 @@ NAVIGATION = {
         "Many workers": "benchmarks/scale_out",
         "CUDA": "benchmarks/cuda",
         "OpenVINO": "benchmarks/openvino",
+        "Quantized models of others": "benchmarks/public_models",
     },
     "Reference": {
         "Command line": "reference_cli",

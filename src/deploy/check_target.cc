@@ -129,7 +129,40 @@ class OptimizedGraph {
         !DequantizedAt(node, 2)) {
       return fmt::format("its bias, input 2, '{}', is not quantized", node.input(2));
     }
-    return OutputReason(node);
+    const std::string of_sign = SignReason(node);
+    return of_sign.empty() ? OutputReason(node) : of_sign;
+  }
+
+  // Returns what keeps a node of signed activations float. ONNX Runtime makes some of them unsigned
+  // on x86 processors, where an integer kernel takes one type, and products take unsigned ones. ""
+  // if that is not it.
+  std::string SignReason(const Node& node) const {
+    const std::optional<Dequantized> input = DequantizedAt(node, 0);
+    if (!input) return "";
+    const DataType taken = CodeType(*input);
+    const auto differs = [&](DataType type) {
+      return taken != type && taken != DataType::kUndefined && type != DataType::kUndefined;
+    };
+    constexpr std::string_view kMixed =
+        "ONNX Runtime made one of them unsigned; its integer kernels take one type "
+        "(activations=uint8)";
+    for (const graph::Use& use : model_.Uses(node.output(0))) {
+      if (!ops::IsQuantize(use.node) || use.node.num_inputs() < 3) continue;
+      const DataType given = model_.InfoOf(use.node.input(2)).type;
+      if (!differs(given)) continue;
+      return fmt::format("its input is {} and its result {}: {}", DataTypeName(taken),
+                         DataTypeName(given), kMixed);
+    }
+    if (ops::TraitsNamed(node.op_type()).multiplies()) {
+      if (taken != DataType::kInt8) return "";
+      return "its input is INT8; on x86 processors ONNX Runtime multiplies UINT8 activations "
+             "(activations=uint8)";
+    }
+    const std::optional<Dequantized> other =
+        node.num_inputs() > 1 ? DequantizedAt(node, 1) : std::nullopt;
+    if (!other || !differs(CodeType(*other))) return "";
+    return fmt::format("its inputs are {} and {}: {}", DataTypeName(taken),
+                       DataTypeName(CodeType(*other)), kMixed);
   }
 
   std::string OutputReason(const Node& node) const {
@@ -145,17 +178,21 @@ class OptimizedGraph {
       if (ops::IsQuantize(use.node)) continue;
       const std::string& reader = use.node.op_type();
       if (ops::TraitsOf(use.node).on_integers == ops::OnIntegers::kFuses) {
-        return fmt::format(
-            "a {} stands between it and the quantizer of its result; ONNX Runtime takes it away "
-            "where the codes are UINT8 and end where it does",
-            reader);
+        return fmt::format(kStandsBetween, reader);
       }
       if (!ops::TraitsNamed(node.op_type()).is_matrix_product()) {
         return fmt::format("its result is read as float by {}", use.node.Describe());
       }
     }
+    // ONNX Runtime fused it behind the passes that look for integers.
+    const std::string activation = node.GetString("activation", "");
+    if (!activation.empty()) return fmt::format(kStandsBetween, activation);
     return "ONNX Runtime did not say why";
   }
+
+  static constexpr std::string_view kStandsBetween =
+      "a {} stands between it and the quantizer of its result; ONNX Runtime takes it away where "
+      "the codes are UINT8 and end where it does";
 
   const Model& model_;
   bool is_integer_ = false;
