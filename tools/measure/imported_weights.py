@@ -4,8 +4,8 @@
     python tools/measure/imported_weights.py decoder MODEL.gguf QUANTIZED.onnx EXACT.onnx
 
 `offsets` times a product whose weights are scale * code + offset in the two forms that ONNX Runtime has for it. `decoder` compares a
-decoder that was written from a GGUF file with llama.cpp on that file and on its floats. It needs onnxruntime, onnx, gguf and xllamacpp.
-One thread, runs in turns.
+decoder that was written from a GGUF file with llama.cpp on that file and on its floats, and both with the same network in float64. It
+needs onnxruntime, onnx, gguf and xllamacpp. One thread, runs in turns.
 """
 
 import json
@@ -83,9 +83,53 @@ def feeds_for(session, ids, past=None):
     return {value.name: feeds[value.name] for value in session.get_inputs()}
 
 
-def log_probabilities(session):
-    logits = session.run(["logits"], feeds_for(session, IDS))[0][0, -1].astype(np.float64)
+def as_log_probabilities(logits):
     return logits - logits.max() - np.log(np.exp(logits - logits.max()).sum())
+
+
+def log_probabilities(session):
+    return as_log_probabilities(session.run(["logits"], feeds_for(session, IDS))[0][0, -1].astype(np.float64))
+
+
+def log_probabilities_in_float64(source):
+    """Those of the network of the GGUF file behind IDS, computed by NumPy alone: a Llama decoder, whose rows of queries and keys lie in pairs."""
+    reader = gguf.GGUFReader(source)
+    tensors = {tensor.name: tensor for tensor in reader.tensors}
+
+    def field(name):
+        return reader.fields[f"llama.{name}"].contents()
+
+    def weight(name):
+        tensor = tensors[f"{name}.weight"]
+        return gguf.quants.dequantize(tensor.data, tensor.tensor_type).astype(np.float64)
+
+    def norm(x, name):
+        return x / np.sqrt((x**2).mean(-1, keepdims=True) + field("attention.layer_norm_rms_epsilon")) * weight(name)
+
+    def rotate(x):
+        turns = np.arange(len(IDS))[:, None] * field("rope.freq_base") ** (-np.arange(0, x.shape[-1], 2) / x.shape[-1])
+        even, odd, cos, sin = x[..., 0::2], x[..., 1::2], np.cos(turns)[:, None], np.sin(turns)[:, None]
+        return np.stack([even * cos - odd * sin, even * sin + odd * cos], -1).reshape(x.shape)
+
+    heads, shared = field("attention.head_count"), field("attention.head_count_kv")
+    table = weight("token_embd")
+    x = table[IDS]
+    later = np.triu(np.full((len(IDS), len(IDS)), -np.inf), 1)
+    for layer in range(field("block_count")):
+        block = f"blk.{layer}"
+        state = norm(x, f"{block}.attn_norm")
+        q, k, v = ((state @ weight(f"{block}.attn_{name}").T).reshape(len(IDS), count, -1)
+                   for name, count in (("q", heads), ("k", shared), ("v", shared)))
+        k, v = (np.repeat(values, heads // shared, axis=1) for values in (rotate(k), v))
+        scores = np.einsum("qhd,khd->hqk", rotate(q), k) / np.sqrt(q.shape[-1]) + later
+        shares = np.exp(scores - scores.max(-1, keepdims=True))
+        mixed = np.einsum("hqk,khd->qhd", shares / shares.sum(-1, keepdims=True), v).reshape(len(IDS), -1)
+        x = x + mixed @ weight(f"{block}.attn_output").T
+        state = norm(x, f"{block}.ffn_norm")
+        gate = state @ weight(f"{block}.ffn_gate").T
+        x = x + (gate / (1 + np.exp(-gate)) * (state @ weight(f"{block}.ffn_up").T)) @ weight(f"{block}.ffn_down").T
+    head = weight("output") if "output.weight" in tensors else table
+    return as_log_probabilities(head @ norm(x, "output_norm")[-1])
 
 
 def decode(session):
@@ -145,8 +189,10 @@ def compare_decoder(source, quantized, exact):
         llamas = {"llama.cpp, floats of the file": Llama(floats), "llama.cpp, the file": Llama(source)}
         sessions = {f"ONNX Runtime, {Path(path).name}": open_session(path) for path in (quantized, exact)}
         ours = {name: log_probabilities(session) for name, session in sessions.items()}
-        for theirs, llama in llamas.items():
-            wanted = llama.log_probabilities()
+        exactly = log_probabilities_in_float64(source)
+        for theirs, wanted in [("float64", dict(enumerate(exactly))), *((name, llama.log_probabilities()) for name, llama in llamas.items())]:
+            if theirs != "float64":
+                print(f"{theirs} and float64: log-probabilities differ by {max(abs(exactly[i] - p) for i, p in wanted.items()):.1e} at most")
             for name, found in ours.items():
                 print(f"{name} and {theirs}: log-probabilities differ by {max(abs(found[i] - p) for i, p in wanted.items()):.1e} at most")
         runs = {name: [] for name in [*llamas, *sessions]}
