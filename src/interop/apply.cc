@@ -187,7 +187,7 @@ bool IsAnother(const Decision& decision, const TensorPlan& row, const graph::Mod
   size_t num_far = 0;
   for (size_t i = 0; i < num; ++i) {
     const Decision::FirstValue& given = decision.first_values[i];
-    num_far += std::abs(given.value - values[i]) > 1.01F * given.step ? 1 : 0;
+    if (std::abs(given.value - values[i]) > 1.01F * given.step) ++num_far;
   }
   return num_far > num / 10;
 }
