@@ -109,6 +109,11 @@ void BindEvaluationReport(nb::module_& module) {
   BindFields<evaluate::DecodingReport>(module, "DecodingReport",
                                        "Greedy decoding, one token after another with the cache.");
   BindFields<evaluate::TaskFigure>(module, "TaskFigure", "One figure of a task's measure.");
+  BindFields<evaluate::Neighbour>(module, "Neighbour", "A sample beside another one.");
+  BindFields<evaluate::SampleNeighbours>(module, "SampleNeighbours",
+                                         "The nearest neighbours of a sample, the nearest first.");
+  BindFields<evaluate::NeighbourReport>(module, "NeighbourReport",
+                                        "How the nearest neighbours of samples changed.");
   BindFields<evaluate::TaskReport>(module, "TaskReport",
                                    "What a model loses in the terms of its task.");
   BindFields<evaluate::LanguageReport>(module, "LanguageReport", "How well tokens are predicted.");

@@ -55,7 +55,9 @@ def read(file: PathLike, encoding: str) -> str:
 
 def write_lines(files: Sequence[PathLike], tokenizer: PathLike, encoding: str, folder: Path) -> None:
     """A file `.npz` for each line that is not empty, with the inputs of an encoder by their usual names, [1, tokens]. A line has the
-    tokenizer's special tokens, and is cut where the tokenizer says."""
+    tokenizer's special tokens, and is cut where the tokenizer says. The lines themselves are in `texts.csv`, for reports."""
+    import csv
+
     import numpy as np
 
     model = tokenizer_of(tokenizer)
@@ -69,6 +71,8 @@ def write_lines(files: Sequence[PathLike], tokenizer: PathLike, encoding: str, f
         rows = {"input_ids": line.ids, "attention_mask": line.attention_mask, "token_type_ids": line.type_ids}
         arrays: Dict[str, Any] = {name: np.array([row], np.int64) for name, row in rows.items()}
         np.savez(folder / f"{i:06}.npz", **arrays)
+    with open(folder / "texts.csv", "w", encoding="utf-8", newline="") as table:
+        csv.writer(table).writerows([("file", "text"), *((f"{i:06}.npz", line) for i, line in enumerate(lines))])
 
 
 def tokenize(files: Sequence[PathLike], tokenizer: PathLike, encoding: str = "utf-8") -> Tuple[Ids, List[int], List[int]]:

@@ -300,6 +300,7 @@ std::string DescribeFilesLeftOut(const fs::path& folder) {
     }
     std::error_code ignored;
     if (!entry->is_regular_file(ignored)) continue;  // the entry knows it; a path would be asked
+    if (PathText(path.filename()) == kTextsOfSamples) continue;
     ++num_files;
     if (KindOf(path)) {
       ++num_samples;

@@ -10,6 +10,10 @@
 
 namespace bitpress::data {
 
+// The table of the texts from which samples were made, in their folder. It has the columns "file"
+// and "text", and reports call samples by these texts.
+inline constexpr const char* kTextsOfSamples = "texts.csv";
+
 struct LabelledFile {
   std::string file;
   int64_t label = 0;

@@ -40,8 +40,8 @@ Vector Pooled(const SampleOutput& output, std::span<const int64_t> mask, bool ta
 
 class EmbeddingMeter : public TaskMeter {
  public:
-  EmbeddingMeter(const TaskSpec& spec, size_t output)
-      : output_(output), k_(static_cast<size_t>(spec.Number("k", 10))) {
+  EmbeddingMeter(const TaskSpec& spec, size_t output, std::map<std::string, std::string> texts)
+      : output_(output), texts_(std::move(texts)), k_(static_cast<size_t>(spec.Number("k", 10))) {
     const std::string pool = spec.Text("pool", "mean");
     if (pool != "mean" && pool != "first" && pool != "none") {
       Fail(ErrorCode::kInvalidArgument, "pool '{}' is not one of mean|first|none", pool);
@@ -63,6 +63,8 @@ class EmbeddingMeter : public TaskMeter {
     has_one_size_ = has_one_size_ && (wanted_.empty() || wanted_[0].size() == wanted.size());
     found_.push_back(std::move(found));
     wanted_.push_back(std::move(wanted));
+    const std::string* const text = LabelOf(texts_, sample.name);
+    names_.push_back(text != nullptr ? *text : sample.name);
   }
 
   TaskReport Result() const override {
@@ -80,7 +82,9 @@ class EmbeddingMeter : public TaskMeter {
     const double rank = RankCorrelation(Similarities(wanted_), Similarities(found_));
     report.figures.push_back({"rank agreement of similarities", rank, {}});
     const size_t k = std::min(k_, found_.size() / 2);
-    report.figures.push_back({fmt::format("recall@{}", k), Recall(k), {}});
+    const std::vector<BothOrders> orders = NearestOfAll(std::max(k, kShownNeighbours));
+    report.figures.push_back({fmt::format("recall@{}", k), Recall(orders, k), {}});
+    report.neighbours = ChangedNeighbours(orders);
     report.SetLoss(1 - rank, "1 - rank agreement");
     return report;
   }
@@ -120,7 +124,11 @@ class EmbeddingMeter : public TaskMeter {
     return similarities;
   }
 
-  // Returns the indices of the k nearest other vectors, in order of their index.
+  // The nearest other samples of one, the nearest first.
+  struct BothOrders {
+    std::vector<size_t> wanted, found;
+  };
+
   static std::vector<size_t> Nearest(const std::vector<Vector>& vectors, size_t i, size_t k) {
     std::vector<std::pair<double, size_t>> others;
     for (size_t j = 0; j < vectors.size(); ++j) {
@@ -129,35 +137,86 @@ class EmbeddingMeter : public TaskMeter {
     std::ranges::partial_sort(others, others.begin() + static_cast<ptrdiff_t>(k));
     std::vector<size_t> nearest;
     for (size_t j = 0; j < k; ++j) nearest.push_back(others[j].second);
-    std::ranges::sort(nearest);
     return nearest;
   }
 
-  // Returns the share of the float model's k nearest neighbours that are the model's, too.
-  double Recall(size_t k) const {
-    size_t num_found = 0;
+  std::vector<BothOrders> NearestOfAll(size_t k) const {
+    std::vector<BothOrders> orders;
     for (size_t i = 0; i < found_.size(); ++i) {
-      std::vector<size_t> both;
-      std::ranges::set_intersection(Nearest(wanted_, i, k), Nearest(found_, i, k),
-                                    std::back_inserter(both));
-      num_found += both.size();
+      orders.push_back({Nearest(wanted_, i, k), Nearest(found_, i, k)});
     }
-    return static_cast<double>(num_found) / static_cast<double>(k * found_.size());
+    return orders;
   }
 
+  // Returns the share of the float model's k nearest neighbours that are the model's, too.
+  static double Recall(const std::vector<BothOrders>& orders, size_t k) {
+    size_t num_found = 0;
+    for (const auto& [wanted, found] : orders) {
+      const std::span<const size_t> others = std::span(found).first(k);
+      num_found +=
+          static_cast<size_t>(std::ranges::count_if(std::span(wanted).first(k), [&](size_t j) {
+            return std::ranges::find(others, j) != others.end();
+          }));
+    }
+    return static_cast<double>(num_found) / static_cast<double>(k * orders.size());
+  }
+
+  // Returns the samples most of whose neighbours have other places, the first of equals first.
+  NeighbourReport ChangedNeighbours(const std::vector<BothOrders>& orders) const {
+    constexpr size_t kMostSamples = 6;
+    NeighbourReport report{.num_neighbours = kShownNeighbours, .num_samples = orders.size()};
+    std::vector<std::pair<size_t, size_t>> changed;  // places that are the same, sample
+    for (size_t i = 0; i < orders.size(); ++i) {
+      size_t num_same = 0;
+      for (size_t p = 0; p < kShownNeighbours; ++p) {
+        num_same += orders[i].wanted[p] == orders[i].found[p];
+      }
+      if (num_same == kShownNeighbours) {
+        ++report.num_same;
+      } else {
+        changed.emplace_back(num_same, i);
+      }
+    }
+    std::ranges::sort(changed);
+    changed.resize(std::min(changed.size(), kMostSamples));
+    for (const auto& [num_same, i] : changed) {
+      report.changed.push_back({.name = names_[i],
+                                .found = Named(orders[i].found, i, found_, wanted_),
+                                .wanted = Named(orders[i].wanted, i, wanted_, found_)});
+    }
+    return report;
+  }
+
+  std::vector<Neighbour> Named(const std::vector<size_t>& order, size_t i,
+                               const std::vector<Vector>& vectors,
+                               const std::vector<Vector>& others) const {
+    const std::vector<size_t> ranks = Nearest(others, i, others.size() - 1);
+    std::vector<Neighbour> neighbours;
+    for (const size_t j : std::span(order).first(kShownNeighbours)) {
+      const auto rank = std::ranges::find(ranks, j) - ranks.begin() + 1;
+      neighbours.push_back({names_[j], Dot(vectors[i], vectors[j]), static_cast<uint64_t>(rank)});
+    }
+    return neighbours;
+  }
+
+  static constexpr size_t kShownNeighbours = 5;
+
   size_t output_;
+  std::map<std::string, std::string> texts_;
   size_t k_;
   bool takes_first_ = false, takes_each_ = false;
   bool has_one_size_ = true;  // vectors of several sizes have no similarities
   uint64_t num_samples_ = 0, num_vectors_ = 0;
   double cosines_ = 0, least_cosine_ = 1;
   std::vector<Vector> found_, wanted_;
+  std::vector<std::string> names_;  // of these samples, or their texts
 };
 
 }  // namespace
 
-std::unique_ptr<TaskMeter> MakeEmbeddingMeter(const TaskSpec& spec, size_t output) {
-  return std::make_unique<EmbeddingMeter>(spec, output);
+std::unique_ptr<TaskMeter> MakeEmbeddingMeter(const TaskSpec& spec, size_t output,
+                                              std::map<std::string, std::string> texts) {
+  return std::make_unique<EmbeddingMeter>(spec, output, std::move(texts));
 }
 
 }  // namespace bitpress::evaluate

@@ -222,7 +222,7 @@ std::unique_ptr<TaskMeter> MakeMeter(Task task, const TaskSpec& spec, size_t out
       // Tokens make one vector of a text. Other rows are vectors of their own.
       TaskSpec pooled = spec;
       pooled.settings.emplace("pool", interface.reads_tokens ? "mean" : "none");
-      return MakeEmbeddingMeter(pooled, output);
+      return MakeEmbeddingMeter(pooled, output, interface.hints.texts);
     }
     case Task::kSegmentation:
       return MakeSegmentationMeter(spec, output);

@@ -73,6 +73,43 @@ constexpr auto FieldsOf(const TaskFigure*) {
                           "The float model's figure. None if the figure compares both models."});
 }
 
+// A sample beside another one, and how near it is.
+struct Neighbour {
+  std::string name;
+  double cosine = 0;
+  uint64_t other_rank = 0;  // in the other model's order, from 1
+};
+constexpr auto FieldsOf(const Neighbour*) {
+  return std::tuple(Field{"name", &Neighbour::name}, Field{"cosine", &Neighbour::cosine},
+                    Field{"other_rank", &Neighbour::other_rank,
+                          "Its rank among the neighbours that the other model gives, from 1."});
+}
+// The nearest neighbours of a sample, the nearest first.
+struct SampleNeighbours {
+  std::string name;
+  std::vector<Neighbour> found, wanted;
+};
+constexpr auto FieldsOf(const SampleNeighbours*) {
+  return std::tuple(Field{"name", &SampleNeighbours::name},
+                    Field{"found", &SampleNeighbours::found, "Those of the model."},
+                    Field{"wanted", &SampleNeighbours::wanted, "Those of the float model."});
+}
+struct NeighbourReport {
+  uint64_t num_neighbours = 0;  // of a sample, that are compared here
+  uint64_t num_samples = 0;
+  uint64_t num_same = 0;
+  std::vector<SampleNeighbours> changed;
+};
+constexpr auto FieldsOf(const NeighbourReport*) {
+  return std::tuple(
+      Field{"num_neighbours", &NeighbourReport::num_neighbours,
+            "The nearest neighbours of a sample that are compared here."},
+      Field{"num_samples", &NeighbourReport::num_samples},
+      Field{"num_same", &NeighbourReport::num_same, "Samples that keep them all in their order."},
+      Field{"changed", &NeighbourReport::changed,
+            "The first of those whose neighbours changed most."});
+}
+
 struct TaskReport {
   std::string task;
   std::string how = "";  // what the outputs were taken for
@@ -87,6 +124,7 @@ struct TaskReport {
   // and any small change shows.
   std::string items = "";
   uint64_t num_items = 0;
+  std::optional<NeighbourReport> neighbours = {};
 
   // Sets the loss, in place of one that was there or of the reason why there was none.
   void SetLoss(double value, std::string name, std::string counted = "", uint64_t count = 0) {
@@ -110,7 +148,9 @@ constexpr auto FieldsOf(const TaskReport*) {
       Field{"items", &TaskReport::items,
             "What the loss counts, such as boxes. '': it counts nothing, and any small change "
             "shows."},
-      Field{"num_items", &TaskReport::num_items, "How many of them the float model has."});
+      Field{"num_items", &TaskReport::num_items, "How many of them the float model has."},
+      Field{"neighbours", &TaskReport::neighbours,
+            "Samples whose neighbours changed. None but for embeddings of samples."});
 }
 
 // One output for one sample.
@@ -178,8 +218,10 @@ class TaskMeter {
 // Says what is known of a task besides its settings, which go before it.
 struct TaskHints {
   // The characters of the classes of a recognizer of text, without that of the blank.
-  std::vector<std::string> characters;
-  std::string fit;  // how photos were fitted into the model's input, as the setting; "": unknown
+  std::vector<std::string> characters = {};
+  std::map<std::string, std::string> texts = {};  // of samples, by the names of their files
+  std::string fit =
+      "";  // how photos were fitted into the model's input, as the setting; "": unknown
 };
 
 // The names and shapes of a model's interface, in its first run.

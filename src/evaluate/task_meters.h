@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <map>
 #include <memory>
 #include <span>
 #include <string>
@@ -13,7 +14,9 @@ namespace bitpress::evaluate {
 
 // Each takes the index of the output that it measures.
 std::unique_ptr<TaskMeter> MakeClassMeter(size_t output);
-std::unique_ptr<TaskMeter> MakeEmbeddingMeter(const TaskSpec& spec, size_t output);
+// `texts` are those of the hints.
+std::unique_ptr<TaskMeter> MakeEmbeddingMeter(const TaskSpec& spec, size_t output,
+                                              std::map<std::string, std::string> texts = {});
 std::unique_ptr<TaskMeter> MakeRegressionMeter(const TaskSpec& spec, size_t output);
 std::unique_ptr<TaskMeter> MakeSegmentationMeter(const TaskSpec& spec, size_t output);
 // `characters` are those of the hints.

@@ -21,6 +21,7 @@
 namespace bitpress::evaluate {
 namespace {
 
+using testing::ElementsAre;
 using testing::HasSubstr;
 using Values = std::vector<double>;
 
@@ -132,6 +133,45 @@ TEST(Task, OfEmbeddingsComparesNeighbours) {
   for (const Values& vector : wanted) same->Add(SampleOf(vector, vector, {2}));
   EXPECT_DOUBLE_EQ(FigureOf(same->Result(), "recall@4"), 1);  // half of the samples
   EXPECT_DOUBLE_EQ(*same->Result().loss, 0);
+}
+
+TEST(Task, OfEmbeddingsNamesSamplesWhoseNeighboursChanged) {
+  const auto meter = MakeEmbeddingMeter(ParseTask("embedding:k=2"), 0, {{"5.npz", "five"}});
+  // Directions in a quarter of the plane, the further apart the later. In the second model, the
+  // last two lie beside the first.
+  std::vector<Values> wanted, found;
+  for (int i = 0; i < 10; ++i) wanted.push_back({std::cos(0.017 * i * i), std::sin(0.017 * i * i)});
+  found = wanted;
+  found[8] = {std::cos(0.001), std::sin(0.001)};
+  found[9] = {std::cos(0.002), std::sin(0.002)};
+  for (size_t i = 0; i < 10; ++i) {
+    TaskSample sample = SampleOf(found[i], wanted[i], {2});
+    sample.name = std::to_string(i) + ".npz";
+    meter->Add(sample);
+  }
+  const NeighbourReport report = *meter->Result().neighbours;
+  EXPECT_EQ(report.num_neighbours, 5u);
+  EXPECT_EQ(report.num_samples, 10u);
+  EXPECT_EQ(report.num_same, 1u);  // the sixth, in the middle
+  ASSERT_EQ(report.changed.size(), 6u);
+  EXPECT_EQ(report.changed[0].name, "0.npz");
+  const SampleNeighbours& first = report.changed[0];
+  const auto names = [](const std::vector<Neighbour>& neighbours) {
+    std::vector<std::string> result;
+    for (const Neighbour& neighbour : neighbours) result.push_back(neighbour.name);
+    return result;
+  };
+  EXPECT_THAT(names(first.wanted), ElementsAre("1.npz", "2.npz", "3.npz", "4.npz", "five"));
+  EXPECT_THAT(names(first.found), ElementsAre("8.npz", "9.npz", "1.npz", "2.npz", "3.npz"));
+  EXPECT_EQ(first.found[0].other_rank, 8u);
+  EXPECT_EQ(first.found[2].other_rank, 1u);
+  EXPECT_EQ(first.wanted[4].other_rank, 7u);
+  EXPECT_NEAR(first.wanted[0].cosine, std::cos(0.017), 1e-12);
+
+  const auto same = MakeEmbeddingMeter(ParseTask("embedding"), 0);
+  for (const Values& vector : wanted) same->Add(SampleOf(vector, vector, {2}));
+  EXPECT_EQ(same->Result().neighbours->num_same, 10u);
+  EXPECT_TRUE(same->Result().neighbours->changed.empty());
 }
 
 TEST(Task, OfEmbeddingsPoolsWhatTheMaskCounts) {

@@ -1,11 +1,15 @@
 #include "tasks/task_hints.h"
 
+#include <filesystem>
 #include <map>
 #include <optional>
 #include <string>
+#include <system_error>
+#include <utility>
 #include <vector>
 
 #include "base/text.h"
+#include "data/labels.h"
 
 namespace bitpress::tasks {
 namespace {
@@ -25,10 +29,22 @@ std::string FitWord(const std::optional<data::ImageSpec>& image) {
   return image->fit == data::ImageSpec::Fit::kLetterbox ? "letterbox" : "stretch";
 }
 
+// Returns the texts of samples, by the names of their files. The table lies beside these.
+std::map<std::string, std::string> TextsOf(const std::filesystem::path& folder) {
+  const std::filesystem::path table = folder / data::kTextsOfSamples;
+  std::error_code ignored;
+  if (folder.empty() || !std::filesystem::is_regular_file(table, ignored)) return {};
+  std::map<std::string, std::string> texts;
+  for (data::NamedField& row : data::LoadColumn(table, "text")) {
+    texts.emplace(std::move(row.file), std::move(row.text));
+  }
+  return texts;
+}
+
 }  // namespace
 
 evaluate::TaskHints HintsOf(const graph::Model& model, const data::SourceOptions& source) {
-  return {CharactersOf(model), FitWord(source.image)};
+  return {CharactersOf(model), TextsOf(source.folder), FitWord(source.image)};
 }
 
 }  // namespace bitpress::tasks

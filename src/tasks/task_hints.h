@@ -7,8 +7,9 @@
 
 namespace bitpress::tasks {
 
-// Returns the characters that a recognizer of text lists in its metadata, as PaddleOCR's do, and
-// how photos are fitted into the model's input.
+// Returns the characters that a recognizer of text lists in its metadata, as PaddleOCR's do, how
+// photos are fitted into the model's input, and the texts of samples. Throws Error naming the table
+// of these if it is wrong.
 evaluate::TaskHints HintsOf(const graph::Model& model, const data::SourceOptions& source);
 
 }  // namespace bitpress::tasks

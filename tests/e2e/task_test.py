@@ -55,6 +55,27 @@ def test_embeddings_have_the_ranks_of_numpy(bitpress, embedder, tmp_path):
     assert measured["rank agreement of similarities"] == pytest.approx(np.corrcoef(*ranks)[0, 1], abs=1e-4)
     assert measured["recall@10"] == pytest.approx(recall, abs=0.01) and recall < 1
     assert "task       embedding" in bitpress.ok("evaluate", tmp_path / "q.onnx", "--reference", embedder, "--data", data)
+    orders = [[list(row[:5]) for row in order] for order in nearest]
+    changed = report["task"]["neighbours"]["changed"]
+    assert report["task"]["neighbours"]["num_same"] == sum(a == b for a, b in zip(*orders, strict=True)) and len(changed) == 6
+    for sample in changed:
+        row = int(sample["name"].split("[")[1][:-1])
+        for side, order, other in (("found", *orders), ("wanted", *orders[::-1])):
+            assert [int(near["name"].split("[")[1][:-1]) for near in sample[side]] == order[row]
+            assert [near["other_rank"] for near in sample[side] if near["other_rank"] <= 5] == [other[row].index(j) + 1 for j in order[row] if j in other[row]]
+
+
+def test_the_page_names_samples_by_their_texts(bitpress, embedder, tmp_path):
+    data = save_arrays(tmp_path / "data", [np.random.default_rng(3).standard_normal((24, 64)).astype(np.float32)])
+    bitpress.ok("quantize", embedder, "-o", tmp_path / "q.onnx", "--config", "INT4_WEIGHTS")
+    name = evaluate(bitpress, tmp_path / "q.onnx", embedder, data)["task"]["neighbours"]["changed"][0]["name"].rsplit("/")[-1]
+    (data / "texts.csv").write_text(f'file,text\n{name},"a ""first"", sentence"\n')
+    report = bitpress.run("report", tmp_path / "q.onnx", "--reference", embedder, "-o", tmp_path / "page.html", "--json", tmp_path / "page.json", "--data", data)
+    assert report.returncode == 0 and "left out" not in report.stderr
+    assert json.loads((tmp_path / "page.json").read_text())["evaluation"]["task"]["neighbours"]["changed"][0]["name"] == 'a "first", sentence'
+    assert '\\"first\\", sentence' in (tmp_path / "page.html").read_text()
+    (data / "texts.csv").write_text("file,words\n")
+    assert "no column 'text'" in bitpress.error("evaluate", tmp_path / "q.onnx", "--reference", embedder, "--data", data)
 
 
 def test_masks_have_the_iou_of_numpy(bitpress, tmp_path):

@@ -136,8 +136,9 @@ def test_lines_are_sentences_of_an_encoder(tokenizer, tmp_path):
     report = json.loads((tmp_path / "report.json").read_text())
     assert report["num_samples"] == 3 and report["outputs"][0]["num_values"] == 24
     write_lines([lines], tokenizer, "utf-8", tmp_path / "written")
-    ids = [np.load(path)["input_ids"].tolist() for path in sorted((tmp_path / "written").iterdir())]
+    ids = [np.load(path)["input_ids"].tolist() for path in sorted((tmp_path / "written").glob("*.npz"))]
     assert ids == [[[2, 3, 4]], [[5]], [[6, 7, 8, 9]]]
+    assert (tmp_path / "written" / "texts.csv").read_text().split() == ["file,text", "000000.npz,w1", "w2", "w3", "000001.npz,w4", "000002.npz,w5", "w6", "w7", "w8", "w9"]
     result = run(*command, "--sequence", 8)
     assert result.returncode == 1 and "with --lines each line is one" in result.stderr
     lines.write_text("\n \n")

@@ -227,7 +227,22 @@ function drawTask() {
     (task.loss === null ? "" : `; loss ${(100 * task.loss).toFixed(2)} % (${task.loss_name})`);
   tableOf("task", ["figure", "this model", "float model"],
     task.figures.map((figure) => [figure.name, number(figure.value), number(figure.reference)]));
+  drawNeighbours(task.neighbours);
   drawPictures();
+}
+
+// Samples and their nearest neighbours by both models, those of another rank marked.
+function drawNeighbours(neighbours) {
+  if (!neighbours) return;
+  const { num_neighbours: count, num_samples: all, num_same: same, changed } = neighbours;
+  element("neighbours-text").textContent = `${same} of ${all} samples keep their ${count} nearest neighbours in the same order.` +
+    (changed.length === 0 ? "" : ` These changed most: neighbours with their cosine, and marked with the other model's rank where it differs.`);
+  const cell = (neighbour, place) => htmlNode("td", { class: "wrap" }, `${neighbour.name} `, htmlNode("span", { class: "cosine" }, neighbour.cosine.toFixed(3)),
+    ...(neighbour.other_rank === place + 1 ? [] : [" ", htmlNode("span", { class: "moved" }, `${neighbour.other_rank}`)]));
+  element("neighbours").replaceChildren(...changed.map((sample) => htmlNode("div", { class: "scroll" }, htmlNode("table", {},
+    htmlNode("caption", {}, sample.name),
+    htmlNode("thead", {}, htmlNode("tr", {}, ...["rank", "this model", "float model"].map((name) => htmlNode("th", {}, name)))),
+    htmlNode("tbody", {}, ...sample.found.map((neighbour, i) => htmlNode("tr", {}, htmlNode("td", {}, `${i + 1}`), cell(neighbour, i), cell(sample.wanted[i], i))))))));
 }
 
 // Photos with the boxes of both models over them, or with masks that are laid over them already.
