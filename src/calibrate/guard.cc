@@ -173,11 +173,12 @@ class Guard {
     if (before[worst] <= ToNoise(wanted_db_)) return;
     aims_.assign(before.size(), ToNoise(wanted_db_ + kMarginDb));
     OutputNoise in_all = before;
-    StartTask();
     if (HasWeights()) {
       in_all = MeasureWeights(before);
       if (!report_.note.empty()) return;
     }
+    StartTask();
+    probe_->DropFloats();
     if (KeepsTask({})) return;
     Explore(before);
     std::vector<size_t> left = Repair(before, in_all);
@@ -624,7 +625,7 @@ class Guard {
   std::optional<NoiseProbe> probe_;
   size_t num_samples_ = 0;  // of the probe, without those for the task alone
   std::optional<TaskCheck> task_;
-  std::map<std::set<std::string>, TaskLoss> checked_;  // the losses by the values left float
+  std::map<std::set<std::string>, MeasuredLoss> checked_;  // the losses by the values left float
   size_t most_runs_ = 0;
   std::vector<size_t> samples_;   // to measure with
   std::vector<NoisyPart> parts_;  // that may matter, the loudest of one size first

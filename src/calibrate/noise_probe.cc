@@ -256,6 +256,7 @@ const std::string& NoiseProbe::OutputOf(size_t entry) const {
 void NoiseProbe::UseWeights(const graph::Model& model, const plan::ResolvedPlan& resolved,
                             const std::vector<size_t>& rows) {
   BITPRESS_DCHECK(rows.size() == keys_.size());
+  if (FetchesOutputs() && !has_weights_) float_pieces_ = std::move(pieces_);
   Open(model, resolved, rows);
   has_weights_ = true;
   num_bytes_between_ = 0;
@@ -265,13 +266,14 @@ void NoiseProbe::UseWeights(const graph::Model& model, const plan::ResolvedPlan&
   }
 }
 
-std::vector<Tensor> NoiseProbe::Run(const Sample& sample, size_t first, std::vector<Tensor> before,
+std::vector<Tensor> NoiseProbe::Run(const std::vector<Piece>& pieces, const Sample& sample,
+                                    size_t first, std::vector<Tensor> before,
                                     std::map<std::string, Tensor>& between) {
   std::vector<Tensor> compared = std::move(before);
   compared.resize(fetched_.size());
-  for (size_t i = first; i < pieces_.size(); ++i) {
+  for (size_t i = first; i < pieces.size(); ++i) {
     ++num_piece_runs_;
-    runtime::Session& session = *pieces_[i].session;
+    runtime::Session& session = *pieces[i].session;
     std::vector<Tensor> given;
     for (const runtime::ValueDescription& input : session.inputs()) {
       const auto at = std::ranges::find(inputs_, input.name, &runtime::ValueDescription::name);
@@ -287,7 +289,7 @@ std::vector<Tensor> NoiseProbe::Run(const Sample& sample, size_t first, std::vec
       const std::string& name = session.outputs()[k].name;
       const auto at = std::ranges::find(fetched_, name);
       if (at != fetched_.end()) compared[static_cast<size_t>(at - fetched_.begin())] = outputs[k];
-      if (i + 1 < pieces_.size()) between[name] = std::move(outputs[k]);
+      if (i + 1 < pieces.size()) between[name] = std::move(outputs[k]);
     }
   }
   return compared;
@@ -300,7 +302,7 @@ void NoiseProbe::RunWithoutRounding(Sample& sample) {
   rounder_->Switch(std::vector<bool>(rounder_->size(), false));
   sample.between.clear();
   std::map<std::string, Tensor> between;
-  outputs = Run(sample, 0, {}, between);
+  outputs = Run(pieces_, sample, 0, {}, between);
   uint64_t num_bytes = 0;
   for (const auto& [name, tensor] : between) num_bytes += tensor.bytes.size();
   if (num_bytes_between_ + num_bytes <= kMostBytesBetween) {
@@ -328,8 +330,10 @@ const std::vector<Tensor>& NoiseProbe::WantedOutputs(size_t sample) {
   if (wanted.outputs.empty() && !wanted.wanted.empty()) {
     wanted.outputs = OutputsOf(wanted.wanted);
   } else if (wanted.outputs.empty()) {
-    BITPRESS_DCHECK(!has_weights_);
-    wanted.outputs = RoundedOutputs(std::vector<bool>(rounder_->size(), false), sample);
+    BITPRESS_DCHECK(!has_weights_ || !float_pieces_.empty());
+    rounder_->Switch(std::vector<bool>(rounder_->size(), false));
+    std::map<std::string, Tensor> between;
+    wanted.outputs = OutputsOf(Run(has_weights_ ? float_pieces_ : pieces_, wanted, 0, {}, between));
   }
   return wanted.outputs;
 }
@@ -337,7 +341,7 @@ const std::vector<Tensor>& NoiseProbe::WantedOutputs(size_t sample) {
 std::vector<Tensor> NoiseProbe::RoundedOutputs(const std::vector<bool>& is_rounded, size_t sample) {
   rounder_->Switch(is_rounded);
   std::map<std::string, Tensor> between;
-  return OutputsOf(Run(samples_.at(sample), 0, {}, between));
+  return OutputsOf(Run(pieces_, samples_.at(sample), 0, {}, between));
 }
 
 void NoiseProbe::SetScales(const plan::ScaleTable& scales) {
@@ -361,7 +365,7 @@ NoiseProbe::Measured NoiseProbe::Measure(const std::vector<bool>& is_rounded,
     if (is_any_rounded) {
       rounder_->Switch(is_rounded);
       std::map<std::string, Tensor> between;
-      found = Run(sample, sample.between.empty() ? 0 : first, base, between);
+      found = Run(pieces_, sample, sample.between.empty() ? 0 : first, base, between);
     }
     const std::vector<Tensor>& outputs = is_any_rounded ? found : base;
     const auto add = [&](ComparedErrors& errors, const std::vector<Tensor>& wanted) {

@@ -62,9 +62,12 @@ class NoiseProbe {
 
   // Goes on with another model of the same nodes, whose weights are quantized. Roundings are
   // compared with what this model gives from then on, and both with the first one. Only samples
-  // that were measured may be measured then. May be called again, for other weights.
+  // that were measured may be measured then. May be called again, for other weights. The float
+  // model stays in memory until DropFloats if outputs may be asked for.
   void UseWeights(const graph::Model& model, const plan::ResolvedPlan& resolved,
                   const std::vector<size_t>& rows);
+  // Frees the float model. No WantedOutputs may be new from then on.
+  void DropFloats() { float_pieces_.clear(); }
 
   // Takes other scales for the same rows. REQUIRES: `scales` has one for each.
   void SetScales(const plan::ScaleTable& scales);
@@ -83,8 +86,7 @@ class NoiseProbe {
   bool FetchesOutputs() const { return !outputs_.empty(); }
   const std::vector<Tensor>& InputsOf(size_t sample) const { return samples_.at(sample).inputs; }
   // Return the outputs of the model for a sample: those of the float model, which runs if it did
-  // not yet, and those with some rows rounded, as Measure has them. REQUIRES: FetchesOutputs(), and
-  // behind UseWeights that the sample's outputs were asked for before.
+  // not yet, and those with some rows rounded, as Measure has them. REQUIRES: FetchesOutputs().
   const std::vector<Tensor>& WantedOutputs(size_t sample);
   std::vector<Tensor> RoundedOutputs(const std::vector<bool>& is_rounded, size_t sample);
 
@@ -105,10 +107,10 @@ class NoiseProbe {
 
   void Open(const graph::Model& model, const plan::ResolvedPlan& resolved,
             const std::vector<size_t>& rows);
-  // Runs the pieces from `first` on. Returns the compared values, in their order: those of earlier
-  // pieces are in `before`. Adds to `between` what pieces give.
-  std::vector<Tensor> Run(const Sample& sample, size_t first, std::vector<Tensor> before,
-                          std::map<std::string, Tensor>& between);
+  // Runs pieces of a model from `first` on. Returns the compared values, in their order: those of
+  // earlier pieces are in `before`. Adds to `between` what pieces give.
+  std::vector<Tensor> Run(const std::vector<Piece>& pieces, const Sample& sample, size_t first,
+                          std::vector<Tensor> before, std::map<std::string, Tensor>& between);
   // Runs a sample without roundings if it did not yet.
   void RunWithoutRounding(Sample& sample);
   // Returns the outputs of the model among the fetched values.
@@ -127,6 +129,7 @@ class NoiseProbe {
   std::vector<std::string> fetched_;
   std::vector<std::string> outputs_;  // of the model; empty: they are not fetched
   std::vector<Piece> pieces_;
+  std::vector<Piece> float_pieces_;   // behind UseWeights
   std::vector<size_t> piece_of_row_;  // the piece in which a row is rounded
   std::vector<Sample> samples_;
   uint64_t num_bytes_between_ = 0;

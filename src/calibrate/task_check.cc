@@ -54,8 +54,8 @@ void TaskCheck::RunFloats(data::Source& source, size_t most_samples) {
   const size_t num_spread = probe_.num_samples();
   uint64_t num_bytes = 0;
   const auto update = [&] {
-    const std::optional<TaskLoss> result = meter->Result();
-    of_float_ = result.value_or(TaskLoss());
+    const std::optional<MeasuredLoss> result = meter->Result();
+    of_float_ = result.value_or(MeasuredLoss());
     return result.has_value();
   };
   for (size_t i = 0; i < std::min(num_spread, most_samples); ++i) AddFloat(i, *meter);
@@ -73,8 +73,16 @@ void TaskCheck::RunFloats(data::Source& source, size_t most_samples) {
     });
     is_known = update();
   }
+  if (!is_known) {
+    why_not_ = meter->WhyNone();
+    return;
+  }
   // A float model that loses against itself, such as one of NaN, shows nothing.
-  if (!is_known || !(std::abs(of_float_.loss) <= most_loss_ / 2)) return;
+  if (!(std::abs(of_float_.loss) <= most_loss_ / 2)) {
+    why_not_ = fmt::format("the float model loses {:.2g} % against itself ({})",
+                           100 * of_float_.loss, of_float_.measure);
+    return;
+  }
   const double least = of_float_.items.empty() ? 0 : 1 / most_loss_;
   can_decide_ = samples_.size() >= kLeastSamples || !of_float_.items.empty();
   can_decide_ = can_decide_ && static_cast<double>(of_float_.num_items) >= least;
@@ -95,7 +103,7 @@ bool TaskCheck::HasEnough() const {
           static_cast<double>(of_float_.num_items) >= kGoodItems / most_loss_);
 }
 
-TaskLoss TaskCheck::Measure(const std::vector<bool>& is_rounded) {
+MeasuredLoss TaskCheck::Measure(const std::vector<bool>& is_rounded) {
   try {
     return MeasureSamples(is_rounded);
   } catch (const Error& error) {
@@ -105,9 +113,9 @@ TaskLoss TaskCheck::Measure(const std::vector<bool>& is_rounded) {
   }
 }
 
-TaskLoss TaskCheck::MeasureSamples(const std::vector<bool>& is_rounded) {
+MeasuredLoss TaskCheck::MeasureSamples(const std::vector<bool>& is_rounded) {
   const std::unique_ptr<TaskLossMeter> meter = maker_();
-  std::optional<TaskLoss> result;
+  std::optional<MeasuredLoss> result;
   for (size_t i = 0; i < samples_.size(); ++i) {
     meter->Add(probe_.InputsOf(samples_[i]), probe_.WantedOutputs(samples_[i]),
                probe_.RoundedOutputs(is_rounded, samples_[i]));
@@ -119,7 +127,7 @@ TaskLoss TaskCheck::MeasureSamples(const std::vector<bool>& is_rounded) {
                                         most_loss_ * static_cast<double>(of_float_.num_items);
     if (has_lost) break;
   }
-  return result.value_or(TaskLoss{.loss = 1, .measure = of_float_.measure});
+  return result.value_or(MeasuredLoss{.loss = 1, .measure = of_float_.measure});
 }
 
 }  // namespace bitpress::calibrate

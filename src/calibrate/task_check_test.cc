@@ -63,12 +63,14 @@ class FakeMeter : public TaskLossMeter {
     }
     num_items_ += fake_.items_of_sample;
   }
-  std::optional<TaskLoss> Result() const override {
+  std::optional<MeasuredLoss> Result() const override {
     if (!fake_.is_known) return std::nullopt;
-    return TaskLoss{static_cast<double>(num_lost_) / static_cast<double>(num_numbers_),
-                    "share of moved numbers", fake_.items_of_sample > 0 ? "numbers" : "",
-                    num_items_};
+    return MeasuredLoss{static_cast<double>(num_lost_) / static_cast<double>(num_numbers_),
+                        "share of moved numbers", fake_.items_of_sample > 0 ? "numbers" : "",
+                        num_items_};
   }
+
+  std::string WhyNone() const override { return "of no task"; }
 
  private:
   Fake fake_;
@@ -155,7 +157,7 @@ TEST(GuardWithTask, DecibelsDecideWithoutATask) {
   const plan::ResolvedPlan by_decibels = Guarded({});
   const plan::ResolvedPlan unknown = Guarded(MakerOf({.is_known = false}));
   EXPECT_EQ(unknown.left_float, by_decibels.left_float);
-  EXPECT_EQ(unknown.guard->why_no_task, "");
+  EXPECT_EQ(unknown.guard->why_no_task, "of no task");
   const plan::ResolvedPlan off = Guarded(MakerOf({.most_moved = 1}), {"guard_loss=0"});
   EXPECT_EQ(off.left_float, by_decibels.left_float);
   EXPECT_EQ(off.guard->num_runs, by_decibels.guard->num_runs);

@@ -9,17 +9,15 @@ namespace {
 
 constexpr std::string_view kNoise = "noise";
 
+// Returns the loss of the worst output, numbers that were lost aside.
 std::optional<MeasuredLoss> WorstLossOf(const EvaluationReport& report) {
-  const std::optional<MeasuredLoss> first = FirstLossOf(report);
-  if (!first && !report.sqnr_db) return std::nullopt;
-  const auto worst = std::ranges::max_element(report.heads, {}, &HeadReport::loss);
-  if (worst == report.heads.end()) {
-    return first ? *first : MeasuredLoss{std::pow(10, -*report.sqnr_db / 10), std::string(kNoise)};
+  std::optional<MeasuredLoss> loss = FirstLossOf(report);
+  if (const std::optional<HeadReport> worst = WorstHeadOf(report)) {
+    if (!loss) loss = MeasuredLoss{.measure = std::string(kNoise)};
+    loss->loss = worst->loss;
+  } else if (!loss && report.sqnr_db) {
+    loss = MeasuredLoss{std::pow(10, -*report.sqnr_db / 10), std::string(kNoise)};
   }
-  MeasuredLoss loss = first.value_or(MeasuredLoss{.measure = std::string(kNoise)});
-  if (first && worst->loss <= first->loss) return loss;
-  loss.loss = worst->loss;
-  loss.worst_head = *worst;
   return loss;
 }
 
@@ -47,6 +45,13 @@ std::optional<MeasuredLoss> FirstLossOf(const EvaluationReport& report) {
     return MeasuredLoss{1 - *report.agreement, "agreement", "samples", report.num_samples};
   }
   return std::nullopt;
+}
+
+std::optional<HeadReport> WorstHeadOf(const EvaluationReport& report) {
+  const auto worst = std::ranges::max_element(report.heads, {}, &HeadReport::loss);
+  if (worst == report.heads.end()) return std::nullopt;
+  const std::optional<MeasuredLoss> first = FirstLossOf(report);
+  return first && worst->loss <= first->loss ? std::nullopt : std::optional(*worst);
 }
 
 std::optional<MeasuredLoss> LossOf(const EvaluationReport& report) {

@@ -43,10 +43,10 @@ TEST(LossOf, OfSeveralOutputsTheWorstDecides) {
   report.sqnr_db = 30;
   report.heads = {{"a", 0.03, "noise"}, {"b", 0.05, "1 - R2"}};
   EXPECT_EQ(LossOf(report)->loss, 0.05);
-  EXPECT_EQ(LossOf(report)->worst_head->output, "b");
+  EXPECT_EQ(WorstHeadOf(report)->output, "b");
   report.agreement = 0.9;
   EXPECT_NEAR(LossOf(report)->loss, 0.1, 1e-12);
-  EXPECT_FALSE(LossOf(report)->worst_head);
+  EXPECT_FALSE(WorstHeadOf(report));
   report.agreement = 0.99;
   EXPECT_EQ(LossOf(report)->loss, 0.05);
   EXPECT_EQ(LossOf(report)->measure, "agreement");

@@ -72,7 +72,7 @@ struct GuardReport {
   std::string task_items;
   uint64_t num_task_items = 0;
   size_t num_task_samples = 0;
-  std::string why_no_task;  // although the task is known; "" otherwise
+  std::string why_no_task;  // "": it decided, or was not asked
   std::string note;
 
   // Returns whether rounding changed no output: it does not reach them, or they do not vary.
@@ -108,7 +108,7 @@ constexpr auto FieldsOf(const GuardReport*) {
       Field{"num_task_items", &Report::num_task_items},
       Field{"num_task_samples", &Report::num_task_samples},
       Field{"why_no_task", &Report::why_no_task,
-            "Why the task did not decide although it is known. '' otherwise."},
+            "Why the task did not decide. '' if it did, or if no activation fails by decibels."},
       Field{"note", &Report::note,
             "Why nothing was measured, or nothing was changed although that was asked for. '' "
             "otherwise."});

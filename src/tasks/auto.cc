@@ -39,8 +39,8 @@ namespace {
 namespace fs = std::filesystem;
 
 // Returns the loss of the float model's accuracy. Throws if nothing measures it.
-evaluate::MeasuredLoss LossOrFail(const evaluate::EvaluationReport& report) {
-  std::optional<evaluate::MeasuredLoss> loss = evaluate::LossOf(report);
+MeasuredLoss LossOrFail(const evaluate::EvaluationReport& report) {
+  std::optional<MeasuredLoss> loss = evaluate::LossOf(report);
   if (!loss) {
     Fail(ErrorCode::kInvalidArgument,
          "the model has no output of floating-point numbers by which a loss could be measured. An "
@@ -201,7 +201,7 @@ class AutoRun {
   void TellResolution() {
     const auto& evaluation = report_.trials[*best_].evaluation;
     if (!evaluation) return;
-    const std::optional<evaluate::MeasuredLoss> first = evaluate::FirstLossOf(*evaluation);
+    const std::optional<MeasuredLoss> first = evaluate::FirstLossOf(*evaluation);
     if (!first || first->num_items == 0 || first->measure != report_.measure) return;
     if (first->measure == "expected top-1") return;  // a sample changes it by less than its share
     const double one = 1 / static_cast<double>(first->num_items);
@@ -226,7 +226,7 @@ class AutoRun {
     if (!chosen.worst_head) return;
     const evaluate::HeadReport& head = *chosen.worst_head;
     const std::string name = head.loss_name == "noise" ? "the energy of its error" : head.loss_name;
-    const std::optional<evaluate::MeasuredLoss> first = evaluate::FirstLossOf(*chosen.evaluation);
+    const std::optional<MeasuredLoss> first = evaluate::FirstLossOf(*chosen.evaluation);
     if (!first && chosen.evaluation->heads.size() == 1) return;
     report_.notes.push_back(fmt::format(
         "the loss is that of output '{}' ({}), {}. If others are what counts, name one "
@@ -327,9 +327,9 @@ class AutoRun {
       tried.loss = LossOf(*tried.metric, *trials_.reference_metric());
       report_.measure = "metric";
     } else if (tried.evaluation) {
-      evaluate::MeasuredLoss measured = LossOrFail(*tried.evaluation);
+      MeasuredLoss measured = LossOrFail(*tried.evaluation);
       tried.loss = measured.loss;
-      tried.worst_head = std::move(measured.worst_head);
+      tried.worst_head = evaluate::WorstHeadOf(*tried.evaluation);
       report_.measure = std::move(measured.measure);
     }
   }

@@ -1,5 +1,6 @@
 #include "tasks/guard_task.h"
 
+#include <algorithm>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -29,6 +30,14 @@ std::vector<evaluate::Output> ToOutputs(const std::vector<Tensor>& tensors) {
   return outputs;
 }
 
+// Returns whether a run has so many samples. Otherwise its inputs are those of one: states of
+// recurrent layers may declare a first dimension that is none of a batch.
+bool HasRows(const std::vector<Tensor>& inputs, size_t num_rows) {
+  return num_rows > 0 && std::ranges::all_of(inputs, [&](const Tensor& input) {
+           return !input.dims.empty() && input.dims[0] == static_cast<int64_t>(num_rows);
+         });
+}
+
 class Meter : public calibrate::TaskLossMeter {
  public:
   explicit Meter(std::shared_ptr<const Interface> interface)
@@ -41,7 +50,7 @@ class Meter : public calibrate::TaskLossMeter {
     if (has_logits_) return;
     const std::vector<evaluate::Output> outputs = ToOutputs(found), references = ToOutputs(wanted);
     data::Batch batch;
-    batch.num_samples = interface_->fixed_rows > 0 ? interface_->fixed_rows : 1;
+    batch.num_samples = HasRows(inputs, interface_->fixed_rows) ? interface_->fixed_rows : 1;
     evaluate::MeasuredRun run{batch, inputs, batch.num_samples, outputs};
     for (const evaluate::Output& output : references) run.wanted.push_back(&output);
     evaluate::EvaluationState of_run;
@@ -51,7 +60,7 @@ class Meter : public calibrate::TaskLossMeter {
     if (!runs_.class_output()) counts_.agreements = {}, counts_.expected = {};
   }
 
-  std::optional<calibrate::TaskLoss> Result() const override {
+  std::optional<MeasuredLoss> Result() const override {
     if (counts_.num_samples == 0) return std::nullopt;
     evaluate::EvaluationState counts = counts_;
     for (const auto& output : interface_->outputs) counts.output_names.push_back(output.name);
@@ -60,16 +69,21 @@ class Meter : public calibrate::TaskLossMeter {
     }
     evaluate::EvaluationReport report = evaluate::ReportOf(counts);
     runs_.AddTask(counts, report);
-    const std::optional<evaluate::MeasuredLoss> first = evaluate::FirstLossOf(report);
+    const std::optional<MeasuredLoss> first = evaluate::FirstLossOf(report);
     // Without probabilities, nothing says that the largest of some numbers is a class.
     const bool is_guess = first && first->measure == "agreement" &&
                           interface_->settings.task.task == evaluate::Task::kFind;
     if (!first && report.task && !report.task->why_no_loss.empty()) {
-      return calibrate::TaskLoss{.measure = report.task->task, .items = "items"};  // none yet
+      return MeasuredLoss{.measure = report.task->task, .items = "items"};  // none yet
     }
     if (!first || is_guess) return std::nullopt;
-    return calibrate::TaskLoss{evaluate::LossOf(report)->loss, first->measure, first->items,
-                               first->num_items};
+    return MeasuredLoss{evaluate::LossOf(report)->loss, first->measure, first->items,
+                        first->num_items};
+  }
+
+  std::string WhyNone() const override {
+    if (has_logits_) return "few samples say little of a language model";
+    return "no output is of a task that is known by itself; --task names one";
   }
 
  private:

@@ -248,10 +248,9 @@ search::Measurement ToMeasurement(const evaluate::EvaluationReport& report, cons
   if (report.task) measurement.task_loss = report.task->loss;
   if (const auto loss = evaluate::LossOf(report)) {
     measurement.loss = loss->loss;
-    measurement.loss_measure = loss->worst_head
-                                   ? fmt::format("{} of output '{}'", loss->worst_head->loss_name,
-                                                 loss->worst_head->output)
-                                   : loss->measure;
+    const auto worst = evaluate::WorstHeadOf(report);
+    measurement.loss_measure =
+        worst ? fmt::format("{} of output '{}'", worst->loss_name, worst->output) : loss->measure;
   }
   measurement.top1 = report.top1;
   measurement.reference_top1 = report.reference_top1;

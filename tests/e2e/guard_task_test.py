@@ -98,3 +98,18 @@ def test_auto_names_the_task_in_its_command(bitpress, model, folder):
     report = json.loads((folder / "auto.json").read_text())
     assert report["measure"] == "1 - F1 of boxes"
     assert all(f"--task {TASK}" in trial["command"].replace("'", "") for trial in report["trials"] if trial["command"])
+
+
+def test_states_do_not_hide_the_task(bitpress, tmp_path):
+    """The first dimension of a state counts layers, not samples."""
+    rng = np.random.default_rng(3)
+    constants = {"a": rng.standard_normal((16, 8)).astype(np.float32), "b": rng.standard_normal((8, 1)).astype(np.float32), "half": np.float32(0.5)}
+    nodes = [node("MatMul", ["x", "a"], ["m"], "mix"), node("Tanh", ["m"], ["t"], "bend"), node("MatMul", ["t", "b"], ["y"], "sum"),
+             node("Mul", ["h", "half"], ["n"], "fade")]
+    model = save(make_model(nodes, [("x", ["N", 16]), ("h", [2, "N", 4])], [("y", ["N", 1]), ("n", [2, "N", 4])], constants), tmp_path / "m.onnx")
+    data = tmp_path / "data"
+    data.mkdir()
+    for i in range(24):
+        np.savez(data / f"{i}.npz", x=rng.standard_normal((1, 16)).astype(np.float32), h=rng.standard_normal((2, 1, 4)).astype(np.float32))
+    text, guard = guarded(bitpress, model, tmp_path, "--data", data, "--set", "guard=80", "--set", "finetune=gptq")
+    assert guard["task_measure"] == "1 - R2" and guard["why_no_task"] == "" and guard["num_task_samples"] == 24 and "loss of the task" in text
