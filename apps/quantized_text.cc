@@ -332,6 +332,16 @@ std::string DescribeMemory(const tasks::QuantizeOptions& options,
   return "    less memory at run time: weights in a file of their own (--external-data)\n";
 }
 
+// Says that products of many rows may be faster here, if nobody asked for that.
+std::string DescribeSlowerSums(const tasks::QuantizeReport& report) {
+  const size_t count = tasks::NumSlowerSums(report);
+  if (count == 0) return "";
+  return fmt::format(
+      "  prompts:     {} of many rows would take less time with --fastest-sums, as this processor "
+      "has AMX; last bits then differ between processors\n",
+      WithNoun(count, "product"));
+}
+
 // Describes what was done in all its details.
 std::string DescribeDetails(const tasks::QuantizeOptions& options,
                             const tasks::QuantizeReport& report) {
@@ -405,6 +415,7 @@ std::string DescribeQuantized(const tasks::QuantizeOptions& options,
     text += DescribeScaled("awq:", report.finetune.scaled);
   }
   text += DescribeFinetuning(report.finetune);
+  text += DescribeSlowerSums(report);
   const size_t num_slow = plan::NumDynamicConvolutions(plan);
   if (!report.target && num_slow > 0) {  // else the check times them
     text += fmt::format("  {}\n", DescribeDynamicConvolutions(num_slow));

@@ -129,6 +129,7 @@ std::string Unpacked(const graph::Model& model, const plan::QuantPlan& plan,
 void Append(const NativeOperators& more, NativeOperators& to) {
   to.num_nodes += more.num_nodes;
   if (more.num_fastest_sums) to.num_fastest_sums = more.num_fastest_sums;
+  to.num_slower_sums += more.num_slower_sums;
   std::set<std::string> known;
   for (const auto& [name, why] : to.omissions) known.insert(name);
   for (const auto& omission : more.omissions) {

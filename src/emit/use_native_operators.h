@@ -31,12 +31,17 @@ struct NativeOperators {
   size_t num_nodes = 0;
   // The products that may be summed in the fastest order, if that was asked for.
   std::optional<size_t> num_fastest_sums;
+  // The products of many rows that could be, if it was not asked for.
+  size_t num_slower_sums = 0;
   // The packed weights that are still decoded: name and reason.
   std::vector<std::pair<std::string, std::string>> omissions;
 };
 constexpr auto FieldsOf(const NativeOperators*) {
   return std::tuple(Field{"num_nodes", &NativeOperators::num_nodes},
                     Field{"num_fastest_sums", &NativeOperators::num_fastest_sums},
+                    Field{"num_slower_sums", &NativeOperators::num_slower_sums,
+                          "Products of many rows that fastest_sums would make faster on "
+                          "processors with AMX."},
                     Field{"left", &NativeOperators::omissions});
 }
 

@@ -160,9 +160,13 @@ class ProductRewriter {
     const int64_t num_columns = weight.shape[1 - axis];
     weights::PackedProduct product{unpack, weight, node.input(0), "", "", "", node.name()};
     product.rows = RowsOf(node, weight);
-    if (order_ == formats::SumOrder::kFastest && formats::HasTerms(weight.spec)) {
+    if (formats::HasTerms(weight.spec)) {
       product.order = order_;
-      result_.num_fastest_sums = result_.num_fastest_sums.value_or(0) + 1;
+      if (order_ == formats::SumOrder::kFastest) {
+        result_.num_fastest_sums = result_.num_fastest_sums.value_or(0) + 1;
+      } else if (HasManyRows(node.output(0)) && !IsInParts(product.rows, weight.spec)) {
+        ++result_.num_slower_sums;
+      }
     }
     std::optional<Node> add;
     if (IsStandardOp(node, "Gemm")) {
@@ -230,6 +234,25 @@ class ProductRewriter {
     const bool is_last =
         axis == -1 || (info.has_shape && axis == static_cast<int64_t>(info.shape.size()) - 1);
     return is_last ? rows.name : "";
+  }
+
+  // Returns whether a product is summed in parts, which is the same in each order.
+  static bool IsInParts(const std::string& rows, const formats::FormatSpec& columns) {
+    return !rows.empty() &&
+           formats::SumsOf({columns, formats::FindFormat(rows)}) == formats::ProductSums::kParts;
+  }
+
+  // Returns whether one sample brings rows enough for tiles. Lengths that are not known count as
+  // many, but for the batch.
+  bool HasManyRows(const std::string& value) const {
+    constexpr int64_t kMany = 16;
+    const graph::ValueInfo info = model_.InfoOf(value);
+    if (!info.has_shape || info.shape.size() < 2) return false;
+    int64_t num_rows = std::max<int64_t>(info.shape[0].value, 1);
+    for (size_t i = 1; i + 1 < info.shape.size(); ++i) {
+      num_rows *= info.shape[i].value > 0 ? info.shape[i].value : kMany;
+    }
+    return num_rows >= kMany;
   }
 
   // Returns the Add of a bias that alone reads a product.

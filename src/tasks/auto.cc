@@ -132,12 +132,16 @@ class AutoRun {
   }
 
   AutoReport Run() {
-    const size_t most = std::min(candidates_.size(), options_.max_trials);
-    for (size_t i = 0; i < most; ++i) {
+    // A trial may bring another candidate, which comes next.
+    for (size_t i = 0; i < std::min(candidates_.size(), options_.max_trials); ++i) {
       const bool is_reached = best_ && report_.trials[*best_].keeps_limits;
       if (candidates_[i].is_reserve && is_reached) continue;
-      Try(candidates_[i]);
+      const bool may_be_faster = Try(candidates_[i]);
       if (options_.on_trial) options_.on_trial(report_);
+      if (may_be_faster) {
+        candidates_.insert(candidates_.begin() + static_cast<ptrdiff_t>(i + 1),
+                           WithFastestSums(candidates_[i]));
+      }
       if (options_.want == Want::kFirst && report_.trials.back().keeps_limits) break;
     }
     if (!best_) {
@@ -150,6 +154,7 @@ class AutoRun {
     TellSilentTask();
     TellWorstHead();
     TellOtherChoices();
+    TellSums();
     TellLoad();
     Place();
     TellWarnings();
@@ -257,6 +262,14 @@ class AutoRun {
     tell(Want::kSmaller, any_time, IsClearlySmaller);
   }
 
+  // Says what the fastest order of sums costs.
+  void TellSums() {
+    if (!best_candidate_.has_fastest_sums) return;
+    report_.notes.push_back(
+        "sums in the fastest order have other last bits on processors without AMX, and take the "
+        "time of the fixed order there");
+  }
+
   // Says if other programs disturb times. Those of one thread are of a processor, which they do
   // not.
   void TellLoad() {
@@ -281,19 +294,20 @@ class AutoRun {
     return static_cast<size_t>(std::clamp(kProducts / products, kLeast, kMost));
   }
 
-  void Try(const AutoCandidate& candidate) {
+  // Returns whether the same with sums in the fastest order is worth a trial, too.
+  bool Try(const AutoCandidate& candidate) {
     AutoTrial& tried = report_.trials.emplace_back();
     tried.config = candidate.name;
     tried.command = CommandOf(candidate);
     QuantizeReport quantized;
     try {
-      quantized = trials_.Quantize(trial_.path(), candidate.config);
+      quantized = trials_.Quantize(trial_.path(), candidate.config, candidate.has_fastest_sums);
     } catch (const Error& error) {
       // A full disk says nothing about the configuration, and the next one would not fit either.
       if (error.code() == ErrorCode::kIo) throw;
       // Files are named as they will be called: reports of equal runs are equal.
       tried.error = Replaced(error.what(), PathText(trial_.path()), PathText(output_));
-      return;
+      return false;
     }
     tried.file_bytes = quantized.output_bytes;
     if (quantized.target && quantized.target->speed) {
@@ -304,15 +318,25 @@ class AutoRun {
     tried.limits_missed = LimitsMissed(figures_.back(), report_.goals.limits);
     tried.keeps_limits = tried.limits_missed.empty();
     const size_t last = report_.trials.size() - 1;
-    figured_.push_back({last, candidate.config});
-    const auto& [best, config] = figured_[BestOf(figures_, report_.goals)];
-    if (best_ == best) return;
+    figured_.push_back({last, candidate});
+    const bool may_be_faster = NumSlowerSums(quantized) > 0 && AllowsFastestSums(tried);
+    const auto& [best, best_candidate] = figured_[BestOf(figures_, report_.goals)];
+    if (best_ == best) return may_be_faster;
     best_ = best;
-    best_config_ = config;
+    best_candidate_ = best_candidate;
     // An earlier one comes back if what was better is too large beside the last one.
     is_kept_ = best == last && trial_.CanMove();
     if (best == last) quantized_ = std::move(quantized);
     if (is_kept_) Rename(trial_.path(), kept_.path());
+    return may_be_faster;
+  }
+
+  // The order of sums changes the time alone. Who names configurations gets these only.
+  bool AllowsFastestSums(const AutoTrial& tried) const {
+    const Goals& goals = report_.goals;
+    const bool counts_time = goals.want == Want::kBalanced || goals.want == Want::kFaster;
+    const bool is_good = !tried.loss || !goals.limits.loss || *tried.loss <= *goals.limits.loss;
+    return options_.candidates.empty() && counts_time && is_good;
   }
 
   // Measures the model that is tried.
@@ -343,6 +367,7 @@ class AutoRun {
     }
     std::string command = report::QuantizeCommand(candidate.config, PathText(options_.model),
                                                   PathText(options_.output));
+    if (candidate.has_fastest_sums) command += " --fastest-sums";
     if (!options_.sample_words.empty()) command += " " + options_.sample_words;
     if (options_.target != Target::kAutomatic) {
       command += fmt::format(" --target {}", ShellQuoted(options_.target.text()));
@@ -366,7 +391,8 @@ class AutoRun {
   // Puts the best model in the place of the output.
   void Place() {
     if (!is_kept_) {
-      quantized_ = trials_.Quantize(output_, best_config_);  // the same bytes again
+      quantized_ = trials_.Quantize(output_, best_candidate_.config,
+                                    best_candidate_.has_fastest_sums);  // the same bytes again
       return;
     }
     const fs::path old_data = graph::ReplacedDataFile(output_);
@@ -383,10 +409,10 @@ class AutoRun {
   AutoReport report_;
   std::vector<AutoCandidate> candidates_;
   std::optional<size_t> best_;
-  plan::QuantConfig best_config_;
-  std::vector<TrialFigures> figures_;                          // of the trials without an error,
-  std::vector<std::pair<size_t, plan::QuantConfig>> figured_;  // and which these are
-  QuantizeReport quantized_;                                   // of the best one
+  AutoCandidate best_candidate_;
+  std::vector<TrialFigures> figures_;                      // of the trials without an error,
+  std::vector<std::pair<size_t, AutoCandidate>> figured_;  // and which these are
+  QuantizeReport quantized_;                               // of the best one
   bool is_kept_ = false;
   const std::optional<double> load_ = SystemLoad();  // before any work
 };

@@ -85,6 +85,12 @@ std::vector<AutoCandidate> SuitableCandidates(NetworkKind kind, bool has_samples
   return candidates;
 }
 
+AutoCandidate WithFastestSums(AutoCandidate candidate) {
+  candidate.name += ", fastest sums";
+  candidate.has_fastest_sums = true;
+  return candidate;
+}
+
 std::vector<AutoCandidate> LadderCandidates() {
   return {Named("INT8"), Named("INT8_ADAROUND"), Named("INT8_ADAQUANT"), WideInt8(), Named("BF16")};
 }

@@ -17,6 +17,8 @@ struct AutoCandidate {
   plan::QuantConfig config;
   // It is tried only if none before it keeps all limits, because it takes long.
   bool is_reserve = false;
+  // Products of many rows are summed in the fastest order (--fastest-sums).
+  bool has_fastest_sums = false;
 };
 
 // Returns the configurations for a network, the usual one first. Without samples these need none
@@ -24,6 +26,9 @@ struct AutoCandidate {
 // more.
 std::vector<AutoCandidate> SuitableCandidates(ops::NetworkKind kind, bool has_samples,
                                               const Target& target, Want want);
+
+// Returns a candidate that differs in the order of sums.
+AutoCandidate WithFastestSums(AutoCandidate candidate);
 
 // Returns INT8 as it is, then INT8 with learned roundings and weights, then INT8 with wider
 // activations, then BF16: the order in which `autotune` tries them.

@@ -30,10 +30,11 @@ graph::Model Trials::Prepare(const plan::QuantConfig& config) const {
   return PreparedFor(Options(), config);
 }
 
-QuantizeReport Trials::Quantize(
-    const std::filesystem::path& output,
-    const std::variant<plan::QuantConfig, plan::QuantPlan>& decisions) const {
+QuantizeReport Trials::Quantize(const std::filesystem::path& output,
+                                const std::variant<plan::QuantConfig, plan::QuantPlan>& decisions,
+                                bool has_fastest_sums) const {
   QuantizeOptions quantize = Options();
+  quantize.has_fastest_sums = has_fastest_sums;
   quantize.output = output;
   if (const auto* config = std::get_if<plan::QuantConfig>(&decisions)) {
     quantize.config = *config;

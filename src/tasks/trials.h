@@ -47,7 +47,8 @@ class Trials {
   graph::Model Prepare(const plan::QuantConfig& config) const;
   // Quantizes the model as Quantize does. Throws Error.
   QuantizeReport Quantize(const std::filesystem::path& output,
-                          const std::variant<plan::QuantConfig, plan::QuantPlan>& decisions) const;
+                          const std::variant<plan::QuantConfig, plan::QuantPlan>& decisions,
+                          bool has_fastest_sums = false) const;
   // Compares a quantized model with the float one. Throws Error.
   evaluate::EvaluationReport Evaluate(const std::filesystem::path& model) const;
 

@@ -397,6 +397,10 @@ void WarnOfGuard(const QuantizeReport& report, std::vector<Warning>& warnings) {
 
 }  // namespace
 
+size_t NumSlowerSums(const QuantizeReport& report) {
+  return kernels::HasTiles() ? report.transform.native.num_slower_sums : 0;
+}
+
 Verdict VerdictOf(const QuantizeReport& report) {
   Verdict verdict;
   verdict.lines = {SizeLine(report), fmt::format("{}; {}", ClosenessText(report), TimeText(report)),

@@ -36,6 +36,10 @@ constexpr auto FieldsOf(const Verdict*) {
 // Returns the verdict as text: the three lines, then "  WARNING: ..." for each warning.
 std::string Describe(const Verdict& verdict);
 
+// Returns how many products would be faster on this machine in the fastest order of sums, which was
+// not asked for.
+size_t NumSlowerSums(const QuantizeReport& report);
+
 // Returns "with 3 weights decoded, ..." for the end of a sentence that the runtime runs a model; ""
 // if it runs the weights as they are.
 std::string DecodedText(const deploy::TargetReport& report);

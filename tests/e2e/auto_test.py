@@ -226,3 +226,22 @@ def test_maps_of_scikit_learn_are_named(bitpress, tmp_path):
     save(model, tmp_path / "classes.onnx")
     data = save_arrays(tmp_path / "data", [np.random.default_rng(2).standard_normal((4, 8)).astype(np.float32)])
     assert "'zipmap': False" in bitpress.error("auto", tmp_path / "classes.onnx", "-o", tmp_path / "best.onnx", "--data", data)
+
+
+def test_tries_the_fastest_order_of_sums_where_tiles_take_it(bitpress, tmp_path):
+    rng = np.random.default_rng(2)
+    constants = {"w": rng.standard_normal((64, 96)).astype(np.float32), "v": rng.standard_normal((96, 64)).astype(np.float32)}
+    nodes = [helper.make_node("MatMul", ["x", "w"], ["h"], "first"), helper.make_node("Tanh", ["h"], ["t"], "bend"), helper.make_node("MatMul", ["t", "v"], ["y"], "last")]
+    model = save(make_model(nodes, [("x", ["N", "length", 64])], [("y", ["N", "length", 64])], constants), tmp_path / "m.onnx")
+    data = save_arrays(tmp_path / "data", [rng.standard_normal((16, 32, 64)).astype(np.float32)])
+    has_tiles = "AMX" in bitpress.ok("doctor")
+    _, report = auto(bitpress, model, tmp_path / "best.onnx", "--data", data, "--no-report", "--target", "bitpress", "--budget", "loss<=5%", "--want", "faster")
+    tried = {trial["config"]: trial for trial in report["trials"]}
+    assert ("MXINT8, fastest sums" in tried) == has_tiles
+    if has_tiles:
+        fixed, fastest = tried["MXINT8"], tried["MXINT8, fastest sums"]
+        assert fastest["command"] == fixed["command"].replace(" --data", " --fastest-sums --data") and fastest["loss"] == pytest.approx(fixed["loss"], rel=0.01)
+    text = bitpress.ok("quantize", model, "-o", tmp_path / "q.onnx", "--config", "MXINT8", "--target", "bitpress")
+    assert ("2 products of many rows would take less time with --fastest-sums" in text) == has_tiles
+    _, report = auto(bitpress, model, tmp_path / "best.onnx", "--data", data, "--no-report", "--target", "bitpress", "--want", "smaller")
+    assert not any("fastest sums" in trial["config"] for trial in report["trials"])
