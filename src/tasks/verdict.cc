@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -242,6 +243,19 @@ void WarnOfPreparation(const QuantizeReport& report, std::vector<Warning>& warni
                          changing.pass, change)});
 }
 
+// Names the operators that compute in float between integers, where they are many: values are
+// converted for them there and back.
+std::string FloatsBetween(const deploy::TargetReport& target) {
+  constexpr size_t kMany = 8;
+  if (target.float_nodes.size() < kMany || target.integer_operators.empty()) return "";
+  std::map<std::string, size_t> counts;
+  for (const deploy::FloatNode& node : target.float_nodes) ++counts[node.op_type];
+  const auto most =
+      std::ranges::max_element(counts, {}, &std::pair<const std::string, size_t>::second);
+  return fmt::format("{} operators compute in float between integers, {} of them {}; ",
+                     target.float_nodes.size(), most->second, most->first);
+}
+
 void WarnOfSpeed(const QuantizeReport& report, std::vector<Warning>& warnings) {
   if (!report.target || !report.target->speed || !report.target->speed->is_slower()) return;
   if (!report.target_runtime.empty()) return;
@@ -257,9 +271,9 @@ void WarnOfSpeed(const QuantizeReport& report, std::vector<Warning>& warnings) {
              "conversions of layout around quantizers, which take most of the difference";
     }
     if (reads_activations) {
-      return "quantize weights alone (activations=none), which computes in float, or compare "
-             "presets "
-             "(bitpress auto)";
+      return FloatsBetween(*report.target) +
+             "quantize weights alone (activations=none), which computes in float, or compare "
+             "presets (bitpress auto)";
     }
     if (report.transform.native.num_nodes > 0) {
       return "target=portable decodes the weights when the model is loaded, and computes in float "
