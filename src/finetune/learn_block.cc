@@ -60,11 +60,11 @@ class AdamMoments {
 // A weight W + V * step, and its rounding.
 class LearningWeight {
  public:
-  LearningWeight(BlockWeight& weight, BlockOptimizer optimizer, ThreadPool& pool)
+  LearningWeight(BlockWeight& weight, ThreadPool& pool)
       : weight_(weight),
         moves_(weight.wanted.size()),
         steps_(weight.wanted.size()),
-        moments_(weight.learns && optimizer == BlockOptimizer::kAdam ? weight.wanted.size() : 0) {
+        moments_(weight.learns ? weight.wanted.size() : 0) {
     ForElements(pool, [&](size_t i) {
       steps_[i] = static_cast<float>(weight_.grid.StepAt(i, double{weight_.wanted[i]}));
     });
@@ -86,18 +86,6 @@ class LearningWeight {
     ForElements(pool, [&](size_t i) {
       values[i] = steps_[i] == 0 ? weight_.grid.Round(i, ValueOf(i))
                                  : weight_.grid.RoundSoftly(i, ValueOf(i), sharpness);
-    });
-  }
-
-  // Moves all weights by `rate`, down the sign of their gradients.
-  void LearnBySigns(const std::vector<float>& gradient, const std::vector<float>& values,
-                    double rate, ThreadPool& pool) {
-    ForElements(pool, [&](size_t i) {
-      const double size = double{steps_[i]};
-      const bool is_saturated = std::abs(double{values[i]} - ValueOf(i)) > size;
-      if (size == 0 || gradient[i] == 0 || is_saturated) return;
-      const double move = double{moves_[i]} + (gradient[i] < 0 ? rate : -rate);
-      moves_[i] = static_cast<float>(std::clamp(move, -0.5, 0.5));
     });
   }
 
@@ -176,12 +164,13 @@ class BlockLearner {
     SetBiasRates();
     Keep();
     least_ = learned.before.validation;
-    LearnFor(options_.num_steps, learned);
-    if (options_.tries_roundings) {
+    is_rounded_ = options_.start == BlockStart::kRoundings;
+    LearnFor(0, options_.num_steps, learned);
+    if (options_.start == BlockStart::kBoth) {
       Undo();
       Begin();
-      begins_rounded_ = true;
-      LearnFor(NumStepsOf(options_) - options_.num_steps, learned);
+      is_rounded_ = true;
+      LearnFor(options_.num_steps, NumStepsOf(options_) - options_.num_steps, learned);
     }
     TakeBack();
     learned.is_better = least_ < kMostBlockError * learned.before.validation;
@@ -198,18 +187,16 @@ class BlockLearner {
   // Forgets what was learned, but for the biases.
   void Begin() {
     weights_.clear();
-    for (BlockWeight& weight : block_weights_) {
-      weights_.emplace_back(weight, options_.optimizer, pool_);
-    }
+    for (BlockWeight& weight : block_weights_) weights_.emplace_back(weight, pool_);
     for (LearningBias& bias : biases_) {
       bias.moments = AdamMoments(block_.Constant(bias.name).size());
     }
   }
 
-  // Learns from the present start, and keeps the state if it is the best one so far.
-  void LearnFor(size_t num_steps, LearnedBlock& learned) {
+  // Learns from the present start, and keeps the state if it is the best one so far. `first` steps
+  // were before.
+  void LearnFor(size_t first, size_t num_steps, LearnedBlock& learned) {
     num_steps_ = num_steps;
-    const size_t first = begins_rounded_ ? options_.num_steps : 0;
     std::mt19937_64 random(options_.seed);
     std::vector<size_t> order;
     for (size_t step = 0; step < num_steps; ++step) {
@@ -230,7 +217,6 @@ class BlockLearner {
     }
   }
 
-  bool MovesBySigns() const { return options_.optimizer == BlockOptimizer::kSigns; }
   void RoundAll() {
     for (LearningWeight& weight : weights_) {
       weight.Round(block_.Constant(weight.weight().name).values, pool_);
@@ -239,7 +225,7 @@ class BlockLearner {
 
   // Gives the block the weights of a step.
   void RoundFor(size_t step) {
-    if (MovesBySigns() || begins_rounded_) return RoundAll();
+    if (is_rounded_) return RoundAll();
     const double part = static_cast<double>(step) / (kSoftShare * static_cast<double>(num_steps_));
     if (part >= 1) return RoundAll();
     for (LearningWeight& weight : weights_) {
@@ -280,10 +266,11 @@ class BlockLearner {
     return sum;
   }
 
-  // Calls run(element, 1 or 0) for the elements of an output.
+  // Calls run(element, how much it counts) for the elements of an output.
   template <typename Run>
-  static void ForDifferences(const BlockBatch& batch, size_t output, const Run& run) {
+  void ForDifferences(const BlockBatch& batch, size_t output, const Run& run) const {
     const gradients::Array<float>& wanted = batch.outputs[output];
+    if (options_.evens_positions && wanted.size() > 0) return ForEvenPositions(wanted, run);
     if (batch.counts.empty()) {
       for (size_t i = 0; i < wanted.size(); ++i) run(i, 1.0);
       return;
@@ -297,10 +284,25 @@ class BlockLearner {
     }
   }
 
+  // The first position of a text may have 25,000 times the square of the others, which read it. If
+  // all count alike, the others hardly learn; if each counts by its share, the first one is lost.
+  template <typename Run>
+  static void ForEvenPositions(const gradients::Array<float>& wanted, const Run& run) {
+    const auto length = static_cast<size_t>(wanted.dims.empty() ? 1 : wanted.dims.back());
+    for (size_t first = 0; first < wanted.size(); first += length) {
+      double square = 0;
+      for (size_t i = first; i < first + length; ++i) {
+        square += double{wanted.values[i]} * double{wanted.values[i]};
+      }
+      const double weight = square > 0 ? 1 / std::sqrt(square) : 0.0;
+      for (size_t i = first; i < first + length; ++i) run(i, weight);
+    }
+  }
+
   double LearnStep(const std::vector<BlockBatch>& batches, size_t step) {
     const double rate = 0.5 * (1 + std::cos(std::numbers::pi * static_cast<double>(step) /
                                             static_cast<double>(num_steps_)));
-    const double weight_rate = (begins_rounded_ ? kRateFromRoundings : kWeightRate) * rate;
+    const double weight_rate = (is_rounded_ ? kRateFromRoundings : kWeightRate) * rate;
     std::vector<std::vector<float>> of_weights(weights_.size()), of_biases(biases_.size());
     double sum = 0;
     double signal = 0;
@@ -317,11 +319,7 @@ class BlockLearner {
     for (size_t i = 0; i < weights_.size(); ++i) {
       if (!weights_[i].weight().learns) continue;
       const std::vector<float>& values = block_.Constant(weights_[i].weight().name).values;
-      if (MovesBySigns()) {
-        weights_[i].LearnBySigns(of_weights[i], values, SignRate(step), pool_);
-      } else {
-        weights_[i].Learn(of_weights[i], values, step, weight_rate, pool_);
-      }
+      weights_[i].Learn(of_weights[i], values, step, weight_rate, pool_);
     }
     for (size_t i = 0; i < biases_.size(); ++i) {
       std::vector<float>& values = block_.Constant(biases_[i].name).values;
@@ -334,12 +332,6 @@ class BlockLearner {
     return signal > 0 ? sum / signal : 0.0;
   }
 
-  // Falls from one over the number of steps to nothing: all moves together are half a step.
-  double SignRate(size_t step) const {
-    const auto steps = static_cast<double>(num_steps_);
-    return (1 - static_cast<double>(step) / steps) / steps;
-  }
-
   void Add(const std::string& name, std::vector<float>& sum) const {
     const std::vector<float>& gradient = block_.Gradient(name).values;
     if (sum.empty()) {
@@ -350,7 +342,7 @@ class BlockLearner {
   }
 
   // Returns the sum of squares of what counts of the outputs, about their mean.
-  static double SignalOf(const BlockBatch& batch) {
+  double SignalOf(const BlockBatch& batch) const {
     double signal = 0;
     for (size_t k = 0; k < batch.outputs.size(); ++k) {
       double sum = 0;
@@ -455,9 +447,9 @@ class BlockLearner {
   std::vector<LearningWeight> weights_;
   std::vector<LearningBias> biases_;
   std::optional<BlockBatches> batches_;
-  size_t num_steps_ = 0;         // from the present start
-  bool begins_rounded_ = false;  // the present start
-  double least_ = 0;             // validation error of best_
+  size_t num_steps_ = 0;     // from the present start
+  bool is_rounded_ = false;  // wholly, from the present start
+  double least_ = 0;         // validation error of best_
   State best_;
   std::optional<State> first_;
 };
@@ -465,7 +457,7 @@ class BlockLearner {
 }  // namespace
 
 size_t NumStepsOf(const LearnBlockOptions& options) {
-  if (!options.tries_roundings) return options.num_steps;
+  if (options.start != BlockStart::kBoth) return options.num_steps;
   return options.num_steps +
          static_cast<size_t>(kStepsFromRoundings * static_cast<double>(options.num_steps));
 }

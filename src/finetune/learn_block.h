@@ -42,19 +42,20 @@ struct BlockSamples {
   std::vector<size_t> training, validation;  // runs; validation may be that of training
 };
 
-// How weights move. Biases always move by Adam.
-enum class BlockOptimizer {
-  kAdam,   // Kingma and Ba, 2015; weights are rounded more and more
-  kSigns,  // all by one rate, along the sign of their gradient; weights are always rounded
+// The form of weights while they learn.
+enum class BlockStart {
+  kFloats,     // rounded more and more
+  kRoundings,  // rounded wholly from the start, and they move less
+  kBoth,       // first one, then the other; the better one is kept
 };
 
 struct LearnBlockOptions {
   size_t num_steps = 100;
   size_t batch_size = 16;
-  BlockOptimizer optimizer = BlockOptimizer::kAdam;
-  // Learns a second time, from the roundings of the weights, which are rounded wholly from the
-  // start and move less. The better one of both is kept. REQUIRES: kAdam.
-  bool tries_roundings = false;
+  BlockStart start = BlockStart::kFloats;
+  // Errors of a position, a row of the output, count by the inverse root of its square. False: all
+  // count alike.
+  bool evens_positions = false;
   uint64_t seed = 0;
   std::function<void(size_t step, double loss)> progress = {};
 };

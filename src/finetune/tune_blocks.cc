@@ -41,8 +41,8 @@ constexpr size_t kFewRuns = 64;
 // quadratic form that the other passes have, and its gradients take as long as those of half a
 // decoder.
 constexpr int64_t kMostOutputsAlone = 16384;
-// The steps by signs as a share of those by Adam, and the positions of a step.
-constexpr double kStepsBySigns = 0.4;
+// The steps of blocks of decoders as a share of those of others, and the positions of a step.
+constexpr double kStepsOfDecoders = 0.4;
 constexpr int64_t kPositionsOfStep = 1024;
 // Fewer runs than four times the share that is held back leave one in so many for validation.
 constexpr size_t kLeastHeldBackRuns = 4;
@@ -370,14 +370,19 @@ class BlockTuner {
     LearnBlockOptions options{.num_steps = options_.num_steps, .seed = options_.gather.seed};
     if (!IsOfDecoder(segment)) {
       const bool has_few_runs = training_.size() < kFewRuns;
-      options.tries_roundings = std::ranges::any_of(parts.weights, [&](const BlockWeight& weight) {
-        return weight.has_roundings && (has_few_runs || weight.decay >= kLeastDecayOfRoundings);
-      });
+      const bool tries_roundings =
+          std::ranges::any_of(parts.weights, [&](const BlockWeight& weight) {
+            return weight.has_roundings && (has_few_runs || weight.decay >= kLeastDecayOfRoundings);
+          });
+      if (tries_roundings) options.start = BlockStart::kBoth;
       return options;
     }
     options.num_steps = std::max<size_t>(
-        1, static_cast<size_t>(kStepsBySigns * static_cast<double>(options_.num_steps)));
-    options.optimizer = BlockOptimizer::kSigns;
+        1, static_cast<size_t>(kStepsOfDecoders * static_cast<double>(options_.num_steps)));
+    options.evens_positions = true;
+    if (std::ranges::any_of(parts.weights, &BlockWeight::has_roundings)) {
+      options.start = BlockStart::kRoundings;
+    }
     const gradients::Array<float> output = samples.read(training_.front()).outputs.front();
     const int64_t length = output.dims.empty() ? 1 : output.dims.back();
     const auto positions = static_cast<int64_t>(output.size()) / std::max<int64_t>(length, 1);
