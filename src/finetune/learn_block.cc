@@ -23,8 +23,6 @@ constexpr double kBiasRate = 0.01;
 constexpr double kSoftShare = 0.5;
 // The steps from given roundings as a share of the others.
 constexpr double kStepsFromRoundings = 0.5;
-// A block that gains less than this stays as rounded.
-constexpr double kMostBlockError = 0.98;
 // The state is validated so often while it learns.
 constexpr size_t kNumValidations = 5;
 // Training samples that the error on them is measured with.
@@ -173,7 +171,7 @@ class BlockLearner {
       LearnFor(options_.num_steps, NumStepsOf(options_) - options_.num_steps, learned);
     }
     TakeBack();
-    learned.is_better = least_ < kMostBlockError * learned.before.validation;
+    learned.is_better = least_ < options_.most_error * learned.before.validation;
     if (!learned.is_better) {
       Undo();
       return learned;

@@ -56,6 +56,8 @@ struct LearnBlockOptions {
   // Errors of a position, a row of the output, count by the inverse root of its square. False: all
   // count alike.
   bool evens_positions = false;
+  // A block whose error is more than this share of what it was stays as rounded.
+  double most_error = 0.98;
   uint64_t seed = 0;
   std::function<void(size_t step, double loss)> progress = {};
 };

@@ -380,6 +380,8 @@ class BlockTuner {
     options.num_steps = std::max<size_t>(
         1, static_cast<size_t>(kStepsOfDecoders * static_cast<double>(options_.num_steps)));
     options.evens_positions = true;
+    // The errors of all blocks before are most of the error of a sum, and stay.
+    options.most_error = 1;
     if (std::ranges::any_of(parts.weights, &BlockWeight::has_roundings)) {
       options.start = BlockStart::kRoundings;
     }

@@ -120,8 +120,8 @@ constexpr Preset kPresets[] = {
 // finetune=adaquant. BF16 and FP16 have no scale and round to nearest whatever is learned, so that
 // only the weights themselves can be learned.
 //
-// Presets without activations are for language models, whose many weights take other passes longer
-// than blocks; those learn in blocks alone.
+// Presets without activations are for language models, whose many weights take adaquant longer than
+// blocks.
 std::optional<QuantConfig> TunedConfig(std::string_view name) {
   for (const std::string_view recipe : {"adaquant", "adaround", "blocks"}) {
     const std::string lower = ToLower(name);
@@ -141,8 +141,9 @@ std::optional<QuantConfig> TunedConfig(std::string_view name) {
            "learns weights and biases",
            name, config.weights, config.name);
     }
-    const bool has_all_passes = recipe == "blocks" && config.activations != "none";
-    ApplySetting(config, "finetune", has_all_passes ? BITPRESS_ALL_PASSES : recipe);
+    const std::string_view blocks =
+        config.activations != "none" ? BITPRESS_ALL_PASSES : "gptq+blocks";
+    ApplySetting(config, "finetune", recipe == "blocks" ? blocks : recipe);
     for (const char letter : "_" + std::string(recipe)) {
       config.name += static_cast<char>(std::toupper(static_cast<unsigned char>(letter)));
     }

@@ -124,7 +124,7 @@ TEST(ResolveRewrites, Fp16IsANetwork) {
   EXPECT_EQ(FinetunePassNames(ConfigByName("mx6_blocks").finetune),
             "least_squares+gptq+adaquant+bias_correction+blocks");
   EXPECT_EQ(ConfigByName("four_bits").finetune, ConfigByName("mx6_blocks").finetune);
-  EXPECT_EQ(FinetunePassNames(ConfigByName("int4_weights_blocks").finetune), "blocks");
+  EXPECT_EQ(FinetunePassNames(ConfigByName("int4_weights_blocks").finetune), "gptq+blocks");
 }
 
 TEST(ResolveEmbeddings, FollowsTheWeights) {
