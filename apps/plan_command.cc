@@ -6,10 +6,12 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/atomic_file.h"
 #include "base/paths.h"
+#include "base/text.h"
 #include "command.h"
 #include "config_options.h"
 #include "interop/decisions.h"
@@ -47,20 +49,25 @@ void SayNotes(const std::vector<std::string>& notes) {
 }
 
 void SayImport(const interop::ImportReport& report, const std::string& file) {
+  const auto verb = [](size_t count, std::string_view of_one, std::string_view of_many) {
+    return count == 1 ? of_one : of_many;
+  };
   if (report.num_rules > 0) {
-    fmt::print(stderr, "bitpress: the plan is made with {} settings and rules of '{}'\n",
-               report.num_rules, file);
+    fmt::print(stderr, "bitpress: the plan is made with {} {} of '{}'\n", report.num_rules,
+               verb(report.num_rules, "setting or rule", "settings and rules"), file);
   }
   if (report.num_rows > 0 || report.num_rules == 0) {
-    fmt::print(stderr, "bitpress: {} tensors take the decisions of '{}'\n", report.num_rows, file);
+    fmt::print(stderr, "bitpress: {} {} the decisions of '{}'\n",
+               WithNoun(report.num_rows, "tensor"), verb(report.num_rows, "takes", "take"), file);
   }
-  if (!report.unmatched.empty()) {
-    fmt::print(stderr, "bitpress: {} tensors of the file are none that this model quantizes: {}\n",
-               report.unmatched.size(), SomeOf(report.unmatched));
+  if (const size_t num = report.unmatched.size(); num > 0) {
+    fmt::print(stderr, "bitpress: {} of the file {} that this model quantizes: {}\n",
+               WithNoun(num, "tensor"), verb(num, "is none", "are none"), SomeOf(report.unmatched));
   }
-  if (!report.now_float.empty()) {
-    fmt::print(stderr, "bitpress: {} tensors stay float, because the file does not name them: {}\n",
-               report.now_float.size(), SomeOf(report.now_float));
+  if (const size_t num = report.now_float.size(); num > 0) {
+    fmt::print(stderr, "bitpress: {} {} float, because the file does not name {}: {}\n",
+               WithNoun(num, "tensor"), verb(num, "stays", "stay"), verb(num, "it", "them"),
+               SomeOf(report.now_float));
   }
   SayNotes(report.notes);
 }

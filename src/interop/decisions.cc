@@ -108,6 +108,9 @@ std::vector<Decisions::FloatNode> FloatNodesOf(const plan::QuantPlan& plan) {
 Decisions DecisionsOf(const plan::QuantPlan& plan) {
   Decisions decisions;
   decisions.float_nodes = FloatNodesOf(plan);
+  decisions.request = plan.config;
+  decisions.request.equalize = plan.rewrites.equalization.has_value();
+  if (plan.rewrites.equalization) decisions.request.equalization = *plan.rewrites.equalization;
   for (const plan::TensorPlan& row : plan.tensors) {
     if (!row.is_quantized()) continue;
     Decision decision{.value = row.value,

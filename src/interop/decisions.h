@@ -86,6 +86,9 @@ struct Decisions {
     bool has_weight = false;
   };
   std::vector<FloatNode> float_nodes = {};
+  // The configuration of a plan, with `equalize` as it was resolved, for what it does to layers
+  // and learns from samples.
+  plan::QuantConfig request = {};
   // Statements of the file that no plan can make, one sentence each.
   std::vector<std::string> notes = {};
 };

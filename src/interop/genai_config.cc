@@ -273,7 +273,7 @@ ordered_json ToGenai(const Decisions& decisions, std::vector<std::string>& notes
   }
   const auto is_activation = [](const Decision& decision) { return !decision.is_constant; };
   if (const auto num = std::ranges::count_if(decisions.tensors, is_activation); num > 0) {
-    notes.push_back(fmt::format("{} activations are left out: they are float there", num));
+    notes.push_back(fmt::format("activations are left out ({}): they are float there", num));
   }
   return {{"weights",
            {{"type", base.bits == 0 ? "none" : fmt::format("int{}", base.bits)},

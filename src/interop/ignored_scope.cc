@@ -105,9 +105,9 @@ ordered_json ToIgnoredScope(const Decisions& decisions, std::vector<std::string>
   for (const Decisions::FloatNode& node : decisions.float_nodes) names.push_back(node.name);
   if (!decisions.tensors.empty()) {
     notes.push_back(
-        fmt::format("formats and scales of {} tensors are left out: an ignored scope "
+        fmt::format("formats and scales of {} are left out: an ignored scope "
                     "says which operators stay float, and nothing of the others",
-                    decisions.tensors.size()));
+                    WithNoun(decisions.tensors.size(), "tensor")));
   }
   return {{"names", names},
           {"patterns", ordered_json::array()},

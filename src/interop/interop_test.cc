@@ -10,6 +10,7 @@
 #include "base/scratch_folder.h"
 #include "interop/decisions.h"
 #include "interop/files.h"
+#include "interop/quark_algorithms.h"
 #include "plan/test_support.h"
 
 namespace bitpress::interop {
@@ -244,14 +245,109 @@ TEST(Quark, SmallerPartsCountMore) {
               testing::IsSupersetOf(
                   {Pair("activations", "uint8"), Pair("activation_scale_kind", "power_of_two"),
                    Pair("activation_range", "percentile(99.9)"), Pair("weights", "int8"),
-                   Pair("weight_range", "mse"), Pair("weight_granularity", "per_axis")}));
+                   Pair("weight_range", "mse"), Pair("weight_granularity", "per_axis"),
+                   Pair("equalize", "on")}));
   EXPECT_THAT(
       RuleTexts(read),
       testing::ElementsAre("op_types=Add: exclude, optional", "names=head: weights=mx6, optional",
                            "from=a to=b: weights=mx6", "names=stem: exclude, optional",
                            "nodes=^dep.*: exclude, optional", "from=a to=b: exclude"));
-  EXPECT_THAT(read.notes, testing::ElementsAre("extra_options: 'Int32Bias' is left out",
-                                               "algo_config: 'cle' is left out"));
+  EXPECT_THAT(read.notes, testing::ElementsAre("extra_options: 'Int32Bias' is left out"));
+}
+
+// The configuration that the algorithms give one with weights of another format.
+plan::QuantConfig ConfigOf(const nlohmann::ordered_json& algorithms,
+                           std::vector<std::string>& notes) {
+  plan::QuantConfig config = plan::ConfigByName("MX6");
+  for (const auto& [key, value] : ReadAlgorithms(nlohmann::json(algorithms), notes)) {
+    plan::ApplySetting(config, key, value);
+  }
+  return config;
+}
+
+TEST(QuarkAlgorithms, AreSettingsAndBack) {
+  for (
+      const char* text : {
+          R"([])",
+          R"([{"name":"smooth_quant","alpha":0.75}])",
+          R"([{"name":"cle","cle_steps":3,"cle_scale_append_bias":false}])",
+          R"([{"name":"bias_correction"}])",
+          R"([{"name":"adaround","data_size":7,"num_iterations":9,"target_op_type":["Conv","Gemm"]}])",
+          R"([{"name":"smooth_quant","alpha":0.5},
+               {"name":"cle","cle_steps":-1,"cle_scale_append_bias":true},
+               {"name":"gptq","perc_damp":0.05,"act_order":false,"bits":4,"group_size":32,
+                "per_channel":false,"weight_symmetric":false,"mse":true},
+               {"name":"adaquant","fixed_seed":3}])",
+          R"([{"name":"gptq","perc_damp":0.01,"act_order":true,"bits":8,"group_size":-1,
+                "per_channel":true,"weight_symmetric":true,"mse":false},
+               {"name":"bias_correction"},{"name":"adaround"}])",
+      }) {
+    SCOPED_TRACE(text);
+    std::vector<std::string> notes;
+    const auto algorithms = nlohmann::ordered_json::parse(text);
+    EXPECT_EQ(WriteAlgorithms(ConfigOf(algorithms, notes), notes), algorithms);
+    EXPECT_THAT(notes, SizeIs(0));
+  }
+}
+
+TEST(QuarkAlgorithms, TakeTheDefaultsOfQuark) {
+  std::vector<std::string> notes;
+  const plan::QuantConfig config =
+      ConfigOf(Parse(R"([{"name":"cle"},{"name":"gptq"},{"name":"smooth_quant"},
+                {"name":"adaround","data_size":1000000000,"num_iterations":null}])"),
+               notes);
+  EXPECT_EQ(config.weights, "int8");
+  EXPECT_EQ(config.weight_granularity, Granularity::kPerTensor);
+  EXPECT_EQ(config.equalization.num_steps, 1);
+  EXPECT_EQ(config.equalization.bias_share, 0.05);
+  EXPECT_EQ(config.smooth_quant, plan::SmoothRequest{.alpha = 0.5});
+  EXPECT_EQ(plan::FinetunePassNames(config.finetune), "gptq+adaround");
+  EXPECT_EQ(config.finetune_settings, plan::FinetuneSettings());
+  EXPECT_THAT(notes, SizeIs(0));
+}
+
+TEST(QuarkAlgorithms, NameWhatNoSettingMeans) {
+  std::vector<std::string> notes;
+  ConfigOf(Parse(R"([{"name":"adaround","learning_rate":0.1},{"name":"adaquant"},{"name":"quarot"},
+                     {"name":"auto_mixprecision","target_layer_config":{}},
+                     {"name":"cle","cle_weight_threshold":0.25}])"),
+           notes);
+  EXPECT_THAT(notes,
+              testing::ElementsAre(
+                  HasSubstr("'adaround': learning_rate is left out: weights are learned"),
+                  HasSubstr("'adaquant' is left out: of AdaRound"),
+                  HasSubstr("'quarot' is left out"), HasSubstr("'auto_mixprecision' is left out"),
+                  HasSubstr("'cle': cle_weight_threshold is left out")));
+  const auto error = [](const std::string& algorithm) {
+    return ErrorOf(FromQuark,
+                   (R"({"global_config":{},"algo_config":[)" + algorithm + "]}").c_str());
+  };
+  EXPECT_THAT(error(R"({"name":"adarond"})"), HasSubstr("did you mean 'adaround'"));
+  EXPECT_THAT(error(R"({"name":"adaround","num_iteration":3})"), HasSubstr("'num_iterations'"));
+  EXPECT_THAT(error(R"({"name":"adaround","perc_damp":3})"), HasSubstr("'perc_damp'"));
+  EXPECT_THAT(error(R"({"name":"adaround","num_iterations":-3})"),
+              HasSubstr("algo_config: 'adaround': num_iterations: setting finetune_rounds"));
+  EXPECT_THAT(error(R"({"name":"gptq","bits":5})"), HasSubstr("'gptq': bits: integers of 5 bits"));
+  EXPECT_THAT(error(R"({"name":"smooth_quant","alpha":2})"), HasSubstr("'smooth_quant': alpha"));
+}
+
+TEST(QuarkAlgorithms, SayWhatTheyCannotSay) {
+  const auto notes_of = [](const char* preset, std::vector<std::string> settings) {
+    plan::QuantConfig config = plan::ConfigByName(preset);
+    for (const std::string& setting : settings) plan::ApplySetting(config, setting);
+    std::vector<std::string> notes;
+    WriteAlgorithms(config, notes);
+    return notes;
+  };
+  EXPECT_THAT(notes_of("INT8", {"rotate=32", "smooth_quant=auto", "equalize=on"}),
+              testing::ElementsAre(HasSubstr("rotate=32"), HasSubstr("smooth_quant=auto"),
+                                   HasSubstr("equalize_bias=true")));
+  EXPECT_THAT(notes_of("INT8", {"finetune=gptq+blocks"}),
+              testing::ElementsAre(HasSubstr("finetune=gptq+blocks")));
+  EXPECT_THAT(notes_of("INT8", {"finetune=adaround", "finetune_hold_back=4"}),
+              testing::ElementsAre(HasSubstr("finetune_hold_back=4")));
+  EXPECT_THAT(notes_of("MX6", {"finetune=gptq"}),
+              testing::ElementsAre(HasSubstr("finetune=gptq+bias_correction is left out")));
 }
 
 TEST(Quark, NamesWhatIsWrong) {
@@ -277,7 +373,7 @@ TEST(Quark, SaysWhatItCannotSay) {
   EXPECT_THAT(notes, testing::ElementsAre("'x' is left out: fp8_e4m3",
                                           "'y' is left out: uint8 with scales at run time",
                                           "'z': its range method is left out: mae",
-                                          HasSubstr("scales of 1 tensors are left out")));
+                                          HasSubstr("scales of 1 tensor are left out")));
 }
 
 const graph::Model& Convnet() {

@@ -1,5 +1,6 @@
 // The dictionary of AMD Quark's QConfig: formats of a layer's tensors for all layers, for types of
-// operators and for named ones. Python's bitpress.compat.quark carries out all of its words.
+// operators and for named ones, and algorithms. Python's bitpress.compat.quark carries out all of
+// its words.
 #include <algorithm>
 #include <array>
 #include <map>
@@ -8,6 +9,7 @@
 #include "base/error.h"
 #include "interop/files.h"
 #include "interop/layer_decisions.h"
+#include "interop/quark_algorithms.h"
 #include "plan/strict_json.h"
 
 namespace bitpress::interop {
@@ -244,12 +246,10 @@ Decisions FromQuark(const json& file) {
   if (reader.Has("exclude")) {
     for (const json& item : reader.Array("exclude")) ReadExcluded(item, decisions);
   }
-  if (reader.Has("algo_config")) {
-    for (const json& algorithm : reader.Array("algo_config")) {
-      ObjectReader its(algorithm, "algo_config");
-      decisions.notes.push_back(fmt::format("algo_config: '{}' is left out", its.String("name")));
-    }
-  }
+  const bool has_algorithms = reader.Has("algo_config") && !file.at("algo_config").is_null();
+  const Settings algorithms =
+      ReadAlgorithms(has_algorithms ? reader.Array("algo_config") : json::array(), decisions.notes);
+  decisions.settings.insert(decisions.settings.end(), algorithms.begin(), algorithms.end());
   if (reader.Has("use_external_data_format") && reader.Bool("use_external_data_format")) {
     decisions.notes.push_back("'use_external_data_format' is left out");
   }
@@ -295,13 +295,14 @@ ordered_json ToQuark(const Decisions& decisions, std::vector<std::string>& notes
   for (const Decisions::FloatNode& node : decisions.float_nodes) excluded.push_back(node.name);
   const auto has_params = [](const Decision& decision) { return !decision.params.empty(); };
   if (const auto num = std::ranges::count_if(decisions.tensors, has_params); num > 0) {
-    notes.push_back(fmt::format("scales of {} tensors are left out: AMD Quark chooses them", num));
+    notes.push_back(fmt::format("scales of {} are left out: AMD Quark chooses them",
+                                WithNoun(static_cast<uint64_t>(num), "tensor")));
   }
   ordered_json file = {{"global_config", global},
                        {"specific_layer_config", specific},
                        {"layer_type_config", ordered_json::array()},
                        {"exclude", excluded},
-                       {"algo_config", ordered_json::array()},
+                       {"algo_config", WriteAlgorithms(decisions.request, notes)},
                        {"use_external_data_format", false}};
   // Quark has one for all tensors.
   const auto cut = std::ranges::find_if(decisions.tensors, [](const Decision& decision) {
