@@ -77,8 +77,7 @@ std::vector<Parameter> ParametersOf(Algorithm algorithm) {
               {"cle_weight_threshold", "", kEvery},
               {"cle_scale_use_threshold", "", kEvery},
               {"cle_total_layer_diff_threshold", "",
-               "steps end where no factor changes by more than a "
-               "thousandth"}};
+               "steps end where no factor changes by a thousandth"}};
     case Algorithm::kGptq:
     case Algorithm::kAdaRound:
     case Algorithm::kAdaQuant:
@@ -88,10 +87,10 @@ std::vector<Parameter> ParametersOf(Algorithm algorithm) {
   }
   std::vector<Parameter> parameters;
   for (const plan::FinetuneOption& option : plan::AllFinetuneOptions()) {
-    const bool is_of_gptq = bitpress::IsOneOf(option.name, kOfGptq);
-    if (bitpress::IsOneOf(option.name, kOfNone) || is_of_gptq != (algorithm == Algorithm::kGptq))
-      continue;
-    parameters.push_back({SnakeCase(option.name), option.setting, option.reason});
+    if (bitpress::IsOneOf(option.name, kOfNone)) continue;
+    if (bitpress::IsOneOf(option.name, kOfGptq) == (algorithm == Algorithm::kGptq)) {
+      parameters.push_back({SnakeCase(option.name), option.setting, option.reason});
+    }
   }
   return parameters;
 }

@@ -121,7 +121,9 @@ def test_the_configuration_that_quark_writes(bitpress, conv_path, tmp_path):
     recorded = DECISIONS / "quark.json"
     plan, written = tmp_path / "plan.json", tmp_path / "quark.json"
     done = bitpress.run("plan", conv_path, "--config", "INT8", "--import", recorded, "-o", plan)
-    assert "'Int32Bias' is left out" in done.stderr and "'adaround' is left out" in done.stderr
+    assert "'Int32Bias' is left out" in done.stderr and "adaround" not in done.stderr
+    config = json.loads(plan.read_text())["config"]
+    assert config["finetune"] == "adaround+bias_correction" and config["equalize"] == "on" and config["equalize_steps"] == "1"
     formats = {value: row["format"] for value, row in rows_of(plan).items()}
     assert formats["head.weight"] == "int16" and formats["flat"] == "uint8" and formats["project.weight"] == formats["image"] == "none"
     assert rows_of(plan)["flat"]["range"] == "percentile(99.99)"
@@ -136,6 +138,29 @@ def test_the_configuration_that_quark_writes(bitpress, conv_path, tmp_path):
     given = tmp_path / "given.json"
     bitpress.ok("plan", conv_path, *words, "-o", given)
     assert {value: row["format"] for value, row in rows_of(plan).items()} == {value: row["format"] for value, row in rows_of(given).items()}
+
+
+def test_the_algorithms_of_quark_are_carried_out(bitpress, conv_path, tmp_path):
+    samples = models.save_noise(tmp_path / "samples", (1, 3, 20, 20), 8)
+    spec = {"symmetric": True, "calibration_method": "CalibMethod.MinMax", "data_type": "Int8"}
+    algorithms = [{"name": "cle", "cle_steps": 2, "cle_scale_append_bias": True}, {"name": "adaround", "data_size": 6, "num_iterations": 3}]
+    quark, plan = tmp_path / "quark.json", tmp_path / "plan.json"
+    quark.write_text(json.dumps({"global_config": {"input_tensors": spec, "weight": spec}, "algo_config": algorithms}))
+    done = bitpress.run("plan", conv_path, "--config", "INT8", "--import", quark, "-o", plan)
+    assert done.returncode == 0 and "left out" not in done.stderr
+    settings = ["weights=int8", "activations=int8", "weight_granularity=per_tensor", "weight_range=min_max", "activation_range=min_max",
+                "activation_symmetric=true", "weight_symmetric=true", "equalize=on", "equalize_steps=2", "equalize_bias=0.05",
+                "finetune=adaround", "finetune_samples=6", "finetune_rounds=3"]
+    asked = [word for setting in settings for word in ("--set", setting)]
+    made = [tmp_path / name for name in ("imported.onnx", "asked.onnx")]
+    bitpress.ok("quantize", conv_path, "--plan", plan, "--data", samples, "-o", made[0])
+    bitpress.ok("quantize", conv_path, "--config", "INT8", *asked, "--data", samples, "-o", made[1])
+    weights = [{name: value.tobytes() for name, (value, *_) in parameters(path)[0].items()} for path in made]
+    assert len(weights[0]) > 3 and weights[0] == weights[1]
+    bitpress.ok("plan", conv_path, "--config", "INT8", "--import", quark, "--export", "quark", "-o", plan)
+    assert json.loads(plan.read_text())["algo_config"] == algorithms
+    quark.write_text(json.dumps({"global_config": {}, "algo_config": [{"name": "adaruond"}]}))
+    assert "did you mean 'adaround'" in bitpress.error("plan", conv_path, "--config", "INT8", "--import", quark)
 
 
 def builder_configs():

@@ -12,6 +12,7 @@ import bitpress
 from bitpress.compat import Notice
 from bitpress.compat.quark import _quantizer
 from bitpress.compat.quark import onnx as q
+from bitpress.compat.quark._algorithm_types import ALGORITHMS
 from bitpress.compat.quark._mixed import _DISTANCES
 from bitpress.compat.quark._translate import translate
 
@@ -357,3 +358,36 @@ def test_plans_read_and_write_a_configuration_as_a_script_means_it(tmp_path, con
     assert again.exclude == ["stem"] and again.global_config.weight.data_type is data_type
     if is_integer:
         assert vars(again.global_config.input_tensors) == vars(layer.input_tensors)
+
+
+# Words of algorithms that are settings, with other values than Quark's defaults.
+ALGORITHM_WORDS = {"alpha": 0.75, "cle_steps": 3, "cle_scale_append_bias": False, "bits": 4, "group_size": 32, "perc_damp": 0.25, "act_order": True,
+                   "per_channel": True, "mse": True, "weight_symmetric": False, "data_size": 6, "num_iterations": 9, "fixed_seed": 4,
+                   "target_op_type": ["Conv", "Gemm"]}
+# Settings that they change.
+ALGORITHM_SETTINGS = ("finetune", "equalize", "smooth_quant", "weights", "weight_symmetric", "weight_granularity", "weight_block_size")
+
+
+@pytest.mark.parametrize("name", [name for name in ALGORITHMS if name not in ("quarot", "auto_mixprecision")])
+def test_plans_read_and_write_algorithms_as_a_script_means_them(tmp_path, conv_path, name):
+    """As for data types, `like` has a table of its own: a word is a setting in both, or in none."""
+    path = tmp_path / "quark.json"
+    layer = q.QLayerConfig(*[q.QTensorConfig()] * 2)
+
+    def of_algorithms(values):
+        return {key: value for key, value in values.items() if key.startswith(ALGORITHM_SETTINGS) and key != "equalize_clips"}
+
+    def asked(config):
+        return of_algorithms(bitpress.plan(conv_path, "INT8", **of_algorithms(translate(config).settings)).data["config"])
+
+    defaults = ALGORITHMS[name].defaults
+    for words in [{}, *({word: ALGORITHM_WORDS.get(word, "x" if value is None else value)} for word, value in defaults.items())]:
+        path.write_text(json.dumps({**q.QConfig(layer).to_dict(), "algo_config": [{"name": name, **words}]}))
+        plan = bitpress.plan(conv_path, "INT8", like=path)
+        is_setting = set(words) <= set(ALGORITHM_WORDS)
+        assert [f"'{name}': {word} is left out: " in note for word, note in zip(words, plan.imported.notes)] == [True] * (not is_setting)
+        if is_setting:
+            config = q.QConfig(layer, algo_config=[ALGORITHMS[name](**words)])
+            assert of_algorithms(plan.data["config"]) == asked(config), words
+            assert plan.export(path, "quark") == []
+            assert asked(q.QConfig.from_dict(json.loads(path.read_text()))) == asked(config), words
