@@ -50,7 +50,8 @@ struct Parameter {
 // The share of a bias that counts as range where Quark "appends" it, and its number of all samples.
 constexpr double kBiasShare = 0.05;
 constexpr double kAllSamples = 1e9;
-// Words of GPTQ alone in the table of options, and those that no algorithm has in this meaning.
+// Options of the table of fine-tuning that are GPTQ's alone, and those that are no parameter here:
+// GPTQ has the last two in another meaning (ReadGptq).
 constexpr std::string_view kOfGptq[] = {"BlockSize", "PercDamp", "ActOrder"};
 constexpr std::string_view kOfNone[] = {"OptimAlgorithm", "MSE", "PerChannel"};
 
@@ -271,7 +272,7 @@ class AlgorithmWriter {
   }
   void LeaveOut(std::string_view key) {
     notes_.push_back(
-        fmt::format("{}={} is left out: AMD Quark has no such algorithm", key, Text(key)));
+        fmt::format("{}={} is left out: AMD Quark has no word for it", key, Text(key)));
   }
   void LeaveOutIfChanged(std::string_view key) {
     if (IsChanged(key)) LeaveOut(key);
