@@ -48,8 +48,8 @@ struct PackedInputs {
   std::vector<Ort::ConstValue> parts;
   formats::PackedView view;
   std::vector<int64_t> shape;  // attribute `shape`, or that of the codes without blocks
-  // Attribute `blocks` as [outer, axis, inner], the tensor with its blocks along the axis. Without
-  // blocks the operator sets it.
+  // Attribute `blocks` as [outer, axis, inner], the tensor with its blocks along the axis, which
+  // weights without blocks do not have.
   int64_t outer = 1, axis = 1, inner = 1;
 };
 

@@ -1,8 +1,8 @@
 // The values of a block as elements times a power of two, the unit of the block. In most block
 // formats the elements are whole numbers of few bits, so that products of two blocks are sums of
 // products of integers. The unit follows from the values alone, whatever scale they were quantized
-// with. BF16 has no blocks: its values are elements of the unit 1, of blocks that are as long as
-// sums of products like them. Pure functions, thread-safe.
+// with. BF16 has no blocks: its values are elements of the unit 1, in blocks of 32, which is as
+// long as parts of sums are (formats/block_products.h). Pure functions, thread-safe.
 #pragma once
 
 #include <cstdint>

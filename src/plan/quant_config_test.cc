@@ -23,7 +23,7 @@ std::string MessageOf(Function&& function) {
 }
 
 TEST(ConfigByName, EveryPresetNamesAFormat) {
-  EXPECT_EQ(AllPresets().size(), 52u);
+  EXPECT_EQ(AllPresets().size(), 53u);
   for (const Preset& preset : AllPresets()) {
     const QuantConfig config = ConfigByName(preset.name);
     EXPECT_EQ(config.name, preset.name);

@@ -39,7 +39,7 @@ constexpr Row kRows[] = {
     {.preset = "MATMUL_NBITS", .needs_samples = true, .is_small = true},
     {.preset = "INT8_WEIGHTS"},
     {.preset = "FP16"},
-    {.preset = "FP16_WEIGHTS"},
+    {.preset = "BF16", .needs_our_operators = true},
     {.preset = "MXINT8", .needs_our_operators = true},
     {.preset = "MX6", .needs_samples = true, .needs_our_operators = true},
     {.preset = "INT8_ADAROUND",
@@ -82,6 +82,9 @@ std::vector<AutoCandidate> SuitableCandidates(NetworkKind kind, bool has_samples
     candidates.push_back(WideInt8());
     candidates.back().is_reserve = true;
   }
+  // Half of the bytes in float's time, whatever the network is.
+  candidates.push_back(Named("FP16_WEIGHTS"));
+  candidates.back().is_reserve = true;
   return candidates;
 }
 

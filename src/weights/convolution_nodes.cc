@@ -53,8 +53,7 @@ graph::FunctionSpec FunctionOf(graph::FunctionSpec unpack, const std::string& na
   function.name = name;
   function.doc =
       "A convolution with a packed weight, of an input that is quantized along its channels, plus "
-      "a "
-      "bias" +
+      "a bias" +
       std::string(kind.has_other ? " and another tensor" : "") +
       (kind.has_slope ? ", negative sums times `slope`" : ", limited to [least, largest]") +
       (kind.input.is_blocked() ? ". `scale_choice` and `rounding_mode` are the quantizer's. "

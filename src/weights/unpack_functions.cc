@@ -9,6 +9,7 @@
 #include "base/check.h"
 #include "base/error.h"
 #include "base/text.h"
+#include "formats/block_units.h"
 #include "formats/pack.h"
 #include "formats/packed_tensor.h"
 #include "formats/parameters.h"
@@ -165,9 +166,11 @@ void AddPlainBody(UnpackBody& body, const FormatSpec& spec, DataType type) {
 
 // Returns how the elements of a weight without blocks lie for its reader: along the sums. Throws
 // the error of FailNotOurs if it computes with no such weight.
-BlockView ViewWithoutBlocks(const std::vector<int64_t>& shape, const PackedReader& reader,
-                            const graph::Node& node) {
+BlockView ViewWithoutBlocks(const FormatSpec& spec, const std::vector<int64_t>& shape,
+                            const PackedReader& reader, const graph::Node& node) {
   const int64_t count = NumElements(shape);
+  const bool is_unpack = reader.kind == PackedReader::Kind::kUnpack;
+  if (!is_unpack && !formats::BlockUnitsOf(spec)) FailNotOurs("it has no blocks");
   switch (reader.kind) {
     case PackedReader::Kind::kProduct:
       if (shape.size() != 2) FailNotOurs("it is no matrix");
@@ -360,7 +363,7 @@ std::optional<PackedWeight> PackedWeightOf(const graph::Model& model, const grap
       ReadShape(node, weight);
     } else {
       weight.shape = PartOf(model, node.input(reader->first_part)).dims;
-      weight.view = ViewWithoutBlocks(weight.shape, *reader, node);
+      weight.view = ViewWithoutBlocks(weight.spec, weight.shape, *reader, node);
     }
     const auto& [outer, axis, inner] = weight.view;
     const formats::PackedSizes expected = formats::SizesOf(weight.spec, outer, axis, inner);

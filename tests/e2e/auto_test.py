@@ -41,7 +41,7 @@ def test_the_smallest_that_keeps_the_limit_is_written(bitpress, large, rows, tmp
     assert next(iter(report.items())) == ("bitpress_auto", 1)
     assert report["network"] == "tabular" and report["measure"] == "1 - R2" and report["is_tolerable"]
     trials = {trial["config"]: trial for trial in report["trials"]}
-    assert list(trials) == ["INT8", "INT8_DYNAMIC", "INT4_WEIGHTS", "MATMUL_NBITS", "INT8_WEIGHTS", "FP16", "FP16_WEIGHTS"]
+    assert list(trials) == ["INT8", "INT8_DYNAMIC", "INT4_WEIGHTS", "MATMUL_NBITS", "INT8_WEIGHTS", "FP16"]
     kept = [trial for trial in trials.values() if trial["loss"] <= 0.01]
     assert 0 < len(kept) and trials[report["chosen"]]["file_bytes"] == min(trial["file_bytes"] for trial in kept)
     assert all(trial["keeps_limits"] == (trial["loss"] <= 0.01) for trial in trials.values())
@@ -79,14 +79,14 @@ def test_wishes_choose_among_the_same_trials(bitpress, large, rows, tmp_path):
 def test_what_takes_long_is_tried_only_if_nothing_else_keeps_the_limits(bitpress, large, rows, tmp_path):
     text, report = auto(bitpress, large, tmp_path / "best.onnx", "--data", rows, "--want", "smaller", "--budget", "bytes<=1%", "--no-report")
     names = [trial["config"] for trial in report["trials"]]
-    assert names[-2:] == ["INT8_ADAROUND", "INT8, activations of 16 bits"]
+    assert names[-3:] == ["INT8_ADAROUND", "INT8, activations of 16 bits", "FP16_WEIGHTS"]
     assert not report["is_tolerable"] and "this is the best" in text
-    assert "--config INT8 --set activations=uint16" in report["trials"][-1]["command"]
+    assert "--config INT8 --set activations=uint16" in report["trials"][-2]["command"]
 
 
 def test_without_samples_nothing_is_measured_and_it_says_so(bitpress, large, tmp_path):
     text, report = auto(bitpress, large, tmp_path / "best.onnx", "--no-report")
-    assert [trial["config"] for trial in report["trials"]] == ["INT8_DYNAMIC", "INT8_WEIGHTS", "FP16", "FP16_WEIGHTS"]
+    assert [trial["config"] for trial in report["trials"]] == ["INT8_DYNAMIC", "INT8_WEIGHTS", "FP16"]
     assert all(trial["loss"] is None for trial in report["trials"])
     assert "without samples no loss is measured" in text
 

@@ -401,8 +401,8 @@ def test_words_of_learning_have_one_table():
 
 def test_only_what_lies_between_is_quantized(tmp_path, conv_path):
     def count(**fields):
-        config = QuantizationConfig(activation_type=quark.ExtendedQuantType.QBFloat16, weight_type=quark.ExtendedQuantType.QBFloat16, **fields)
-        return quantizers_of(run(Config(config), conv_path, tmp_path, operators="bitpress"))["bitpress::QuantizeDequantize_bf16"]
+        config = QuantizationConfig(activation_type=quark.ExtendedQuantType.QFloat16, weight_type=quark.ExtendedQuantType.QFloat16, **fields)
+        return quantizers_of(run(Config(config), conv_path, tmp_path, operators="bitpress"))["bitpress::QuantizeDequantize_fp16"]
 
     everything = count()
     behind, before = count(input_nodes=["head"]), count(output_nodes=["stem"])
