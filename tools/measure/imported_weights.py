@@ -141,8 +141,8 @@ def decode(session):
     return DECODED / (time.perf_counter() - begin)
 
 
-def write_floats(source, path):
-    """The same GGUF file with floats in place of blocks."""
+def write_gguf(source, path, kind=gguf.GGMLQuantizationType.F32):
+    """The same GGUF file with all matrices in `kind`, rounded from the values of their blocks."""
     reader = gguf.GGUFReader(source)
     writer = gguf.GGUFWriter(path, reader.fields["general.architecture"].contents())
     for name, field in reader.fields.items():
@@ -151,7 +151,9 @@ def write_floats(source, path):
             writer.add_key_value(name, field.contents(), field.types[0], field.types[-1] if is_array else None)
     for tensor in reader.tensors:
         values = gguf.quants.dequantize(tensor.data, tensor.tensor_type).astype(np.float32)
-        writer.add_tensor(tensor.name, values.reshape([int(size) for size in reversed(tensor.shape)]))
+        values = values.reshape([int(size) for size in reversed(tensor.shape)])
+        to = kind if values.ndim == 2 else gguf.GGMLQuantizationType.F32
+        writer.add_tensor(tensor.name, gguf.quants.quantize(values, to), raw_dtype=to)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
@@ -185,7 +187,7 @@ class Llama:
 def compare_decoder(source, quantized, exact):
     with tempfile.TemporaryDirectory() as folder:
         floats = Path(folder) / "floats.gguf"
-        write_floats(source, floats)
+        write_gguf(source, floats)
         llamas = {"llama.cpp, floats of the file": Llama(floats), "llama.cpp, the file": Llama(source)}
         sessions = {f"ONNX Runtime, {Path(path).name}": open_session(path) for path in (quantized, exact)}
         ours = {name: log_probabilities(session) for name, session in sessions.items()}
