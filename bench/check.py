@@ -42,11 +42,12 @@ def kernel_shares(build: Path, formats, target: str) -> dict:
     return shares
 
 
-def product_speed(build: Path, name: str) -> float:
-    """How many times as fast as ONNX Runtime's float product that of 256 rows is, by the bench's name for it: of "mx6" both sides are in the format."""
+def product_speed(build: Path, rows: str, name: str) -> float:
+    """How many times as fast as ONNX Runtime's float product that of so many rows is, by the bench's name for it: of "mx6" both sides are in the
+    format."""
     spec = name.split()[0].rstrip(",")
-    lines = run(build / "bitpress_products_bench", "--only", spec, "--rows", "256", "--seconds", "0.2").splitlines()
-    return next(float(line.split("of_float")[1].split()[0]) for line in lines if line.startswith("256 rows") and f" {name} " in line)
+    lines = run(build / "bitpress_products_bench", "--only", spec, "--rows", rows, "--seconds", "0.2").splitlines()
+    return next(float(line.split("of_float")[1].split()[0]) for line in lines if line.startswith(f"{rows} rows") and f" {name} " in line)
 
 
 class Network:
@@ -107,13 +108,14 @@ def main() -> int:
         runs = [kernel_shares(build, formats, target) for _ in range(arguments.runs)]
         for name, bound in formats.items():
             check_bound(f"{name} on {target}, of the speed of copying", max(shares[name] for shares in runs), bound, is_least=True)
-    for target, formats in bounds["products_of_float"].items():
-        if target != doctor["kernels"]:
-            num_skipped += len(formats)
-            continue
-        for name, bound in formats.items():
-            speed = max(product_speed(build, name) for _ in range(arguments.runs))
-            check_bound(f"product in {name} on {target}, of float's speed", speed, bound, is_least=True)
+    for target, of_rows in bounds["products_of_float"].items():
+        for rows, formats in of_rows.items():
+            if target != doctor["kernels"]:
+                num_skipped += len(formats)
+                continue
+            for name, bound in formats.items():
+                speed = max(product_speed(build, rows, name) for _ in range(arguments.runs))
+                check_bound(f"product of {rows} rows in {name} on {target}, of float's speed", speed, bound, is_least=True)
     with tempfile.TemporaryDirectory(prefix="bitpress-bench-") as folder:
         network = Network(build, Path(folder))
         for bound in bounds["networks"]:
