@@ -125,7 +125,7 @@ def main():
             contenders = {name: OnnxDecoder(model, arguments.library, threads) for name, model in models.items()}
             contenders |= {name: LlamaDecoder(file, threads) for name, file in files.items()}
             rates.append(race(contenders, threads, arguments.rounds))
-            print(f"{threads} threads done, load of the machine {os.getloadavg()[0]:.1f}", file=sys.stderr, flush=True)
+            print(f"{threads} threads, load of the machine {os.getloadavg()[0]:.1f}: {rates[-1]}", file=sys.stderr, flush=True)
         print("\n| decoder | MB | prompt, tokens/s | decoding, tokens/s |\n|---|---|---|---|")
         for name, path in {**models, **files}.items():
             prompts, decoding = (", ".join(f"{rate[name][i]:.0f}" for rate in rates) for i in (0, 1))
