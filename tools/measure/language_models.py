@@ -101,8 +101,9 @@ def race(contenders, threads, rounds):
 
 
 def megabytes(model):
+    model = Path(model).resolve()  # data lie beside the file that a link names
     data = Path(f"{model}.data")
-    return (Path(model).stat().st_size + (data.stat().st_size if data.exists() else 0)) / 1e6
+    return (model.stat().st_size + (data.stat().st_size if data.exists() else 0)) / 1e6
 
 
 def main():
