@@ -98,7 +98,7 @@ struct NeighbourReport {
   uint64_t num_neighbours = 0;  // of a sample, that are compared here
   uint64_t num_samples = 0;
   uint64_t num_same = 0;
-  std::vector<SampleNeighbours> changed;
+  std::vector<SampleNeighbours> changed = {};
 };
 constexpr auto FieldsOf(const NeighbourReport*) {
   return std::tuple(
