@@ -72,9 +72,7 @@ ConvolutionShape ShapeOf(const NodeInfo& node, const std::vector<int64_t>& weigh
   return shape;
 }
 
-WeightBlocks BlocksOf(const FormatSpec& format, const PackedInputs& weight,
-                      const ConvolutionShape& shape) {
-  if (!format.is_blocked()) return WeightBlocks::kAlongChannels;
+WeightBlocks BlocksOf(const PackedInputs& weight, const ConvolutionShape& shape) {
   const auto blocks = formats::WeightBlocksOf(shape, weight.outer, weight.axis, weight.inner);
   if (!blocks) Fail(ErrorCode::kInvalidModel, "attributes blocks and shape do not fit");
   return *blocks;
@@ -108,12 +106,9 @@ std::shared_ptr<const kernels::ConvolutionWeights> WeightsOf(const NodeInfo& nod
   const ConvolutionFormats formats{as_named.weight, QuantizerFormat(node, as_named.input)};
   const PackedInputs weight(node, formats.weight);
   const ConvolutionShape shape = ShapeOf(node, weight.shape);
-  const WeightBlocks blocks = BlocksOf(formats.weight, weight, shape);
+  const WeightBlocks blocks = BlocksOf(weight, shape);
   const formats::PackedSizes expected =
-      formats.weight.is_blocked()
-          ? formats::SizesOf(formats.weight, weight.outer, weight.axis, weight.inner)
-          : formats::SizesOf(formats.weight, shape.outputs, shape.channels_of_group(),
-                             shape.positions());
+      formats::SizesOf(formats.weight, weight.outer, weight.axis, weight.inner);
   if (weight.view.codes.size() != expected.codes) {
     Fail(ErrorCode::kInvalidModel, "the codes have {} bytes, expected {}", weight.view.codes.size(),
          expected.codes);
@@ -245,26 +240,19 @@ void AddConvolutionOperators(std::vector<OperatorSpec>& specs) {
       }
       const ConvolutionFormats formats{weight, input};
       if (!formats::WhyNoConvolution(formats).empty()) continue;
-      if (!weight.is_blocked()) {
-        AddConvolutions(
-            weight, {fmt::format("{}_by_{}", weight.name, input.name)},
-            [formats](const NodeInfo&) { return formats; }, specs);
-        continue;
-      }
+      std::vector<std::string> names{fmt::format("{}_by_{}", weight.name, input.name)};
       // Weights that need the general decoder have a function, and so a name, of their own.
+      if (weight.is_blocked()) {
+        names.push_back(fmt::format("{}_padded_by_{}", weight.name, input.name));
+      }
       AddConvolutions(
-          weight,
-          {fmt::format("{}_by_{}", weight.name, input.name),
-           fmt::format("{}_padded_by_{}", weight.name, input.name)},
-          [formats](const NodeInfo&) { return formats; }, specs);
+          weight, names, [formats](const NodeInfo&) { return formats; }, specs);
     }
   }
   std::vector<FormatSpec> bases = ParametricFormats();
   for (const FormatSpec& row : all) {
     const bool is_base = !formats::ParametersOf(row.name).empty();
-    if (!is_base && formats::WhyNoProduct({row, std::nullopt}).empty()) {
-      bases.push_back(row);  // a LeakyRelu behind a convolution has a number
-    }
+    if (!is_base && formats::WhyNoProduct({row, std::nullopt}).empty()) bases.push_back(row);
   }
   for (const FormatSpec& base : bases) {
     AddConvolutions(

@@ -80,6 +80,19 @@ PackedInputs::PackedInputs(const NodeInfo& node, const formats::FormatSpec& spec
   }
   if (!spec.is_blocked()) {
     shape = parts.front().GetTensorTypeAndShapeInfo().GetShape();
+    const std::vector<int64_t> perm = node.Ints("perm");  // of a product
+    if (shape.size() < 2 || (!perm.empty() && shape.size() != 2)) {
+      Fail(ErrorCode::kInvalidModel,
+           "the codes do not describe a matrix or a convolution's weight");
+    }
+    if (perm == std::vector<int64_t>{0, 1}) {
+      axis = shape[0];
+      inner = shape[1];
+      return;
+    }
+    outer = shape[0];
+    axis = shape[1];
+    for (size_t i = 2; i < shape.size(); ++i) inner *= shape[i];
     return;
   }
   shape = node.Ints("shape");

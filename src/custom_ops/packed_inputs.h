@@ -37,7 +37,7 @@ formats::FormatSpec WeightFormat(const NodeInfo& node, const formats::FormatSpec
 
 // The weight of a node, whose parts are constants from input 1 on.
 struct PackedInputs {
-  // Throws Error(kInvalidModel) if a part is no constant.
+  // Throws Error(kInvalidModel) if a part is no constant, or the attributes do not fit.
   PackedInputs(const NodeInfo& node, const formats::FormatSpec& spec);
   // Returns the number of threads to arrange it with.
   size_t num_threads() const;
@@ -48,8 +48,8 @@ struct PackedInputs {
   std::vector<Ort::ConstValue> parts;
   formats::PackedView view;
   std::vector<int64_t> shape;  // attribute `shape`, or that of the codes without blocks
-  // Attribute `blocks` as [outer, axis, inner], the tensor with its blocks along the axis, which
-  // weights without blocks do not have.
+  // Attribute `blocks` as [outer, axis, inner], the tensor with its blocks along the axis. Weights
+  // without blocks have their elements along the sums there.
   int64_t outer = 1, axis = 1, inner = 1;
 };
 

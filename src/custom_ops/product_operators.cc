@@ -23,23 +23,13 @@ namespace {
 using formats::FormatSpec;
 
 // Returns how the columns of a weight lie, from the attributes of its product.
-kernels::ColumnsView ViewOf(const NodeInfo& node, const FormatSpec& spec,
-                            const PackedInputs& weight) {
+kernels::ColumnsView ViewOf(const NodeInfo& node, const PackedInputs& weight) {
   const std::vector<int64_t> perm = node.Ints("perm");
-  const bool are_inner = perm == std::vector<int64_t>{0, 1};
-  kernels::ColumnsView view{weight.outer, weight.axis, weight.inner, are_inner};
-  bool is_matrix = (are_inner ? view.outer : view.inner) == 1;
-  if (!spec.is_blocked()) {
-    is_matrix = weight.shape.size() == 2;
-    if (is_matrix) {
-      view.outer = are_inner ? 1 : weight.shape[0];
-      view.axis = weight.shape[are_inner ? 0 : 1];
-      view.inner = are_inner ? weight.shape[1] : 1;
-    }
-  }
-  if (!is_matrix || (!are_inner && perm != std::vector<int64_t>{1, 0})) {
-    Fail(ErrorCode::kInvalidModel, "{} do not describe a matrix",
-         spec.is_blocked() ? "attributes blocks and perm" : "the codes and attribute perm");
+  kernels::ColumnsView view{weight.outer, weight.axis, weight.inner, false};
+  if (perm == std::vector<int64_t>{0, 1} && view.outer == 1) {
+    view.are_inner = true;
+  } else if (perm != std::vector<int64_t>{1, 0} || view.inner != 1) {
+    Fail(ErrorCode::kInvalidModel, "attributes blocks and perm do not describe a matrix");
   }
   return view;
 }
@@ -48,7 +38,7 @@ std::shared_ptr<const kernels::ProductPanels> PanelsOf(const NodeInfo& node,
                                                        const FormatSpec& spec) {
   static auto& shared = *new SharedWeights<kernels::ProductPanels>;  // outlives all sessions
   const PackedInputs weight(node, spec);
-  const kernels::ColumnsView view = ViewOf(node, spec, weight);
+  const kernels::ColumnsView view = ViewOf(node, weight);
   WeightKey key;
   key.Add(spec.name);
   for (const int64_t number : {view.outer, view.axis, view.inner, int64_t{view.are_inner}}) {

@@ -53,13 +53,7 @@ class ProductRewriter {
     const std::vector<int64_t>& shape = weight.shape;
     const bool is_empty = weight.view.num_elements() == 0;
     if (weight.spec.is_blocked() || weight.integer || shape.size() < 2 || is_empty) return weight;
-    if (IsStandardOp(node, "Conv")) {
-      const int64_t filters = shape[0] * shape[1];
-      weight.view = {shape[0], shape[1], weight.view.num_elements() / filters};
-    } else if (shape.size() == 2) {
-      weight.view = node.GetInt("transB", 0) != 0 ? weights::BlockView{shape[0], shape[1], 1}
-                                                  : weights::BlockView{1, shape[0], shape[1]};
-    }
+    weight.view = weights::ViewAlongSums(shape, node.GetInt("transB", 0) != 0);
     return weight;
   }
 

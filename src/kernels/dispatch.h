@@ -52,7 +52,7 @@ using CodesKernel = void (*)(const FakeQuantizeParams&, const float* x, size_t l
                              size_t columns, size_t stride, const ColumnCodes& out);
 using CodesTable = std::array<CodesKernel, kTargetNames.size()>;
 
-// That of BF16, whose columns are taken apart for tiles only.
+// BF16 has this one: its columns are taken apart for tiles only.
 extern const CodesTable kBfloat16CodesTable;
 
 // The kernels of a family of block formats (kernels.inc).

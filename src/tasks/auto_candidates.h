@@ -15,7 +15,7 @@ namespace bitpress::tasks {
 struct AutoCandidate {
   std::string name;  // for people; `config` keeps the name of its preset
   plan::QuantConfig config;
-  // It is tried only if none before it keeps all limits, because it takes long.
+  // It is tried only if none before it keeps all limits, because it takes long or is larger.
   bool is_reserve = false;
   // Products of many rows are summed in the fastest order (--fastest-sums).
   bool has_fastest_sums = false;

@@ -174,11 +174,10 @@ BlockView ViewWithoutBlocks(const FormatSpec& spec, const std::vector<int64_t>& 
   switch (reader.kind) {
     case PackedReader::Kind::kProduct:
       if (shape.size() != 2) FailNotOurs("it is no matrix");
-      return node.GetInts("perm") == std::vector<int64_t>{1, 0} ? BlockView{shape[0], shape[1], 1}
-                                                                : BlockView{1, shape[0], shape[1]};
+      return ViewAlongSums(shape, node.GetInts("perm") == std::vector<int64_t>{1, 0});
     case PackedReader::Kind::kConvolution:
       if (shape.size() < 3 || count == 0) FailNotOurs("it has fewer than three dimensions");
-      return {shape[0], shape[1], count / (shape[0] * shape[1])};
+      return ViewAlongSums(shape, /*is_transposed=*/false);
     case PackedReader::Kind::kLookup:
       FailNotOurs("it has no blocks");
     default:
@@ -230,6 +229,11 @@ std::optional<PackedReader> PackedReaderOf(const graph::Node& node) {
     return reader;
   }
   return std::nullopt;
+}
+
+BlockView ViewAlongSums(std::span<const int64_t> shape, bool is_transposed) {
+  if (shape.size() > 2) return {shape[0], shape[1], NumElements(shape) / (shape[0] * shape[1])};
+  return is_transposed ? BlockView{shape[0], shape[1], 1} : BlockView{1, shape[0], shape[1]};
 }
 
 void FailNotOurs(std::string_view what) {

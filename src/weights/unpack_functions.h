@@ -111,6 +111,10 @@ std::optional<PackedWeight> PackedWeightOf(const graph::Model& model, const grap
 
 // --- Helpers that packed integers (unpack_integers.h) share ---
 
+// Returns how the elements of a weight without blocks lie along the sums of its reader: a
+// convolution, or a product of a matrix, whose columns are the weight's rows if `is_transposed`.
+// REQUIRES: two dimensions or more, and none is 0.
+BlockView ViewAlongSums(std::span<const int64_t> shape, bool is_transposed);
 // Returns [outer, parts, length, inner]: the axis cut into equal parts that do not cross a block's
 // end, so that a product with one scale for each part is a broadcast.
 std::vector<int64_t> EqualParts(const BlockView& view, int64_t block_size);
