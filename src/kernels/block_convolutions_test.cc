@@ -23,6 +23,7 @@ using formats::FindFormat;
 using formats::WeightBlocks;
 
 // Numbers of different sizes: some are zeros, tiny or huge; close ones are neither tiny nor huge.
+// Some have few bits, so that ties are rounded.
 std::vector<float> ImageNumbers(int64_t count, uint32_t seed, float huge = 1e15F,
                                 bool are_close = false) {
   std::mt19937 random(seed);
@@ -36,6 +37,8 @@ std::vector<float> ImageNumbers(int64_t count, uint32_t seed, float huge = 1e15F
                        : i / 24 % 23 == 15 ? huge
                                            : std::ldexp(1.0F, static_cast<int>(i / 40 % 7) - 3);
     values[i] = normal(random) * size;
+    const float step = std::ldexp(1.0F, -static_cast<int>(i % 8) - 1);
+    if (i / 24 % 23 == 13) values[i] = std::nearbyint(values[i] / step) * step;
   }
   return values;
 }

@@ -140,8 +140,9 @@ void ConvolutionWeights::ChooseForm(const formats::ConvolutionFormats& formats, 
   const formats::BlockUnits input = *formats::BlockUnitsOf(formats.input);
   const bool are_bytes = input.largest <= INT8_MAX && rule.largest <= INT8_MAX;
   const ByteCodes codes = ByteCodesOf(input.least(), input.largest);
-  offset_ = codes.offset;
-  pieces_in_words_ = StepsInWords(codes.largest, -rule.least());
+  // Columns are rounded with the offset added, where ties become even numbers only if it is even.
+  offset_ = codes.offset + codes.offset % 2;
+  pieces_in_words_ = StepsInWords(codes.largest + codes.offset % 2, -rule.least());
   form_ = are_bytes && (HasDotProducts() || pieces_in_words_ > 0) ? ColumnForm::kBytes
                                                                   : ColumnForm::kWords;
   if (may_be_tiles && HasTiles() && FitsTiles(rule) && FitsTiles(input) && IsQuickInTiles()) {
