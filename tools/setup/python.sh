@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# python.sh VENV [REQUIREMENTS]: a Python environment of the project's own (default: that of the tests and the demo; the programs need
-# none of it).
+# python.sh VENV [REQUIREMENTS]: a Python environment of the project's own, with these packages besides those that it has (default: what
+# the build and the demo need; the programs need none of it).
 set -euo pipefail
 venv=${1:?usage: python.sh VENV [REQUIREMENTS]}
 requirements=${2:-$(dirname "$0")/requirements.txt}
-stamp=$venv/requirements.stamp
+stamp=$venv/$(basename "$requirements" .txt).stamp
 cmp -s "$requirements" "$stamp" 2>/dev/null && exit 0
 echo "== setting up Python packages" >&2
 [ -x "$venv/bin/python" ] || python3 -m venv "$venv"
