@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <tuple>
 #include <utility>
 
 #include "base/error.h"
@@ -105,27 +106,60 @@ void RunMeter::Compare(const MeasuredRun& run, EvaluationState& counts) const {
   }
 }
 
+// Returns whether an output may be [steps, samples, classes]. Steps that are as many as samples are
+// told from these by their declared number.
+bool RunMeter::MayCountStepsFirst(size_t output, const Output& of_run, size_t size) const {
+  const std::vector<int64_t>& dims = of_run.dims;
+  const std::vector<int64_t>& declared = outputs_[output].dims;
+  if (of_run.values.empty() || dims.size() != 3 || declared.size() != 3) return false;
+  return dims[1] == static_cast<int64_t>(size) &&
+         (dims[0] != dims[1] || (declared[0] > 0 && declared[1] < 0));
+}
+
+// Returns the interface as the first run shows it, with samples first.
+TaskInterface RunMeter::InterfaceOf(const MeasuredRun& run) {
+  TaskInterface interface;
+  for (const auto& output : outputs_) interface.output_names.push_back(output.name);
+  for (size_t i = 0; i < run.outputs.size(); ++i) {
+    interface.outputs.push_back(run.wanted.empty() ? run.outputs[i] : *run.wanted[i]);
+  }
+  interface.batch_size = run.size;
+  interface.reads_tokens = settings_.reads_tokens || MaskOf(run.inputs) != nullptr;
+  for (const Tensor& input : run.inputs) {
+    const bool may_be_ids = input.type == DataType::kInt64 || input.type == DataType::kInt32;
+    if (interface.num_tokens == 0 && may_be_ids && input.dims.size() == 2) {
+      interface.num_tokens = input.dims[1];
+    }
+  }
+  interface.reads_image = !run.inputs.empty() && run.inputs[0].dims.size() == 4;
+  std::tie(interface.input_height, interface.input_width) = ImageSides(run.inputs);
+  interface.hints = settings_.hints;
+  steps_first_.clear();
+  for (size_t i = 0; i < interface.outputs.size(); ++i) {
+    Output& output = interface.outputs[i];
+    if (!MayCountStepsFirst(i, output, run.size) || !HasTextInSteps(interface, i)) continue;
+    steps_first_.push_back(i);
+    output = SamplesFirst(output);
+  }
+  return interface;
+}
+
 // Adds a run to the measure of the task.
 void RunMeter::MeasureTask(const MeasuredRun& run) {
   const Tensor* const mask = MaskOf(run.inputs);
-  const auto [height, width] = ImageSides(run.inputs);
-  if (!has_run_) {
-    TaskInterface interface;
-    for (const auto& output : outputs_) interface.output_names.push_back(output.name);
-    for (size_t i = 0; i < run.outputs.size(); ++i) {
-      interface.outputs.push_back(run.wanted.empty() ? run.outputs[i] : *run.wanted[i]);
-    }
-    interface.batch_size = run.size;
-    interface.reads_tokens = settings_.reads_tokens || mask != nullptr;
-    interface.reads_image = !run.inputs.empty() && run.inputs[0].dims.size() == 4;
-    interface.input_height = height;
-    interface.input_width = width;
-    interface.hints = settings_.hints;
-    ChooseMeasures(interface, run);
-  }
+  if (!has_run_) ChooseMeasures(InterfaceOf(run), run);
   if (!task_.meter && heads_.empty()) return;
+  std::vector<Output> turned;  // holds what the samples show
+  turned.reserve(2 * steps_first_.size());
+  std::vector<const Output*> outputs, wanted = run.wanted;
+  for (const Output& output : run.outputs) outputs.push_back(&output);
+  for (const size_t i : steps_first_) {
+    outputs[i] = &turned.emplace_back(SamplesFirst(*outputs[i]));
+    if (!wanted.empty()) wanted[i] = &turned.emplace_back(SamplesFirst(*wanted[i]));
+  }
   std::vector<TaskSample> samples =
-      SamplesOfRun(run.batch.names, run.batch.num_samples, run.size, run.outputs, run.wanted);
+      SamplesOfRun(run.batch.names, run.batch.num_samples, run.size, outputs, wanted);
+  const auto [height, width] = ImageSides(run.inputs);
   for (size_t i = 0; i < samples.size(); ++i) {
     if (mask != nullptr) samples[i].mask = MaskRow(*mask, i);
     samples[i].input_height = height;

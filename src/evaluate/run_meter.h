@@ -62,6 +62,8 @@ class RunMeter {
   void LeaveStepsOut(const MeasuredRun& run);
   void Compare(const MeasuredRun& run, EvaluationState& counts) const;
   void MeasureTask(const MeasuredRun& run);
+  TaskInterface InterfaceOf(const MeasuredRun& run);
+  bool MayCountStepsFirst(size_t output, const Output& of_run, size_t size) const;
   void ChooseMeasures(const TaskInterface& interface, const MeasuredRun& run);
   void Draw(const TaskSample& sample, const Tensor& images, size_t row);
   const Tensor* MaskOf(const std::vector<Tensor>& inputs) const;
@@ -77,6 +79,7 @@ class RunMeter {
   std::optional<int64_t> num_classes_;  // of that output in the first run
   TaskMeasure task_;
   std::vector<TaskMeasure> heads_;
+  std::vector<size_t> steps_first_;  // outputs of texts that count steps before samples
   size_t num_pictures_ = 0;
 };
 

@@ -65,21 +65,65 @@ bool NamesNoClass(std::span<const double> row) {
   return most * static_cast<double>(row.size()) < kTimesChance;
 }
 
+// Numbers of enough classes at each step for a text.
+bool HasStepsOfClasses(const TaskInterface& interface, const Output& output) {
+  constexpr int64_t kLeastClasses = 26;
+  return !interface.reads_tokens && output.dims.size() == 3 && output.dims[2] >= kLeastClasses;
+}
+
 // Shares of the classes at each step, or their logarithms.
 bool HasSharesAtSteps(const TaskInterface& interface, const Output& output) {
-  constexpr int64_t kLeastClasses = 26;
-  if (interface.reads_tokens || output.dims.size() != 3 || output.dims[2] < kLeastClasses) {
-    return false;
-  }
+  if (!HasStepsOfClasses(interface, output)) return false;
   const auto size = static_cast<size_t>(output.dims[2]);
   return EachRow(output.values, size, AreProbabilities) ||
          EachRow(output.values, size, IsLogOfShares);
 }
 
+// The largest share of a step, in the mean: that of scores which are shares or their logarithms, or
+// whose softmax is.
+constexpr double kLeastSure = 0.85;
+
+// What the rows of an output say, if they are scores before a softmax.
+struct StepChoices {
+  bool are_sure = false;                 // in the mean, and no row is of another kind
+  std::map<size_t, size_t> counts = {};  // of the steps of each class
+  size_t num_steps = 0;
+};
+StepChoices ChoicesOf(const Output& output) {
+  constexpr double kMostSpread = 200;  // a softmax of such numbers is the largest one alone
+  StepChoices choices;
+  const auto size = static_cast<size_t>(output.dims.back());
+  if (size < 2) return choices;
+  choices.num_steps = output.values.size() / size;
+  double sure = 0;
+  for (size_t i = 0; i < choices.num_steps; ++i) {
+    const std::span<const double> row = output.Row(i, choices.num_steps);
+    const auto [least, most] = std::ranges::minmax_element(row);
+    // What a ReLU gave is no score.
+    if (!HasNegative(row) || !(*most - *least <= kMostSpread)) return choices;
+    sure += std::exp(std::ranges::max(LogSoftmax(row)));
+    ++choices.counts[static_cast<size_t>(most - row.begin())];
+  }
+  choices.are_sure = sure >= kLeastSure * static_cast<double>(choices.num_steps);
+  return choices;
+}
+
+// Scores of characters before a softmax: steps are sure of one, and much of them of the blank,
+// which is the first class or the last one.
+bool HasBlanks(const Output& output) {
+  constexpr size_t kMostStepsOfBlank = 3;  // a third of the steps at least
+  const StepChoices choices = ChoicesOf(output);
+  if (!choices.are_sure || choices.counts.size() < 3) return false;
+  const size_t last = static_cast<size_t>(output.dims.back()) - 1;
+  const auto [blank, count] =
+      *std::ranges::max_element(choices.counts, {}, [](const auto& entry) { return entry.second; });
+  return (blank == 0 || blank == last) && kMostStepsOfBlank * count >= choices.num_steps;
+}
+
 // Scores of the characters at each step of a text, as CTC has them: most steps are sure of one, or
 // of the blank. Shares of the states of speech are not.
 bool IsText(const TaskInterface& interface, const Output& output) {
-  constexpr double kLeastSure = 0.85;
+  if (HasStepsOfClasses(interface, output) && HasBlanks(output)) return true;
   if (!HasSharesAtSteps(interface, output)) return false;
   const auto size = static_cast<size_t>(output.dims[2]);
   const size_t num_steps = output.values.size() / size;
@@ -89,6 +133,19 @@ bool IsText(const TaskInterface& interface, const Output& output) {
     sure += most > 0 ? most : std::exp(most);
   }
   return sure >= kLeastSure * static_cast<double>(num_steps);
+}
+
+// Scores of classes for each token, such as the kinds of words: most tokens are sure of one.
+bool HasClassOfTokens(const TaskInterface& interface, const Output& output) {
+  constexpr int64_t kMostClasses = 127;  // hidden states have more
+  constexpr size_t kLeastChosen = 3;
+  if (interface.num_tokens < 2 || output.dims.size() != 3 ||
+      output.dims[1] != interface.num_tokens || output.dims[2] > kMostClasses) {
+    return false;
+  }
+  const StepChoices choices = ChoicesOf(output);
+  return choices.are_sure &&
+         choices.counts.size() >= std::min(kLeastChosen, static_cast<size_t>(output.dims[2]));
 }
 
 // Vectors of features, such as one for each step or place.
@@ -150,8 +207,10 @@ bool IsRegression(const Output& output) {
 }
 
 using Test = bool (*)(const TaskInterface&, size_t);
-constexpr std::array<std::pair<Task, Test>, 4> kTests{
+constexpr std::array<std::pair<Task, Test>, 5> kTests{
     {{Task::kText, [](const TaskInterface& all, size_t i) { return IsText(all, all.outputs[i]); }},
+     {Task::kClasses,
+      [](const TaskInterface& all, size_t i) { return HasClassOfTokens(all, all.outputs[i]); }},
      {Task::kEmbedding,
       [](const TaskInterface& all, size_t i) {
         return IsEmbedding(all, all.outputs[i], all.output_names[i]);
@@ -337,8 +396,28 @@ std::vector<TaskMeasure> MakeHeadMeasures(const TaskInterface& interface,
   return heads;
 }
 
+bool HasTextInSteps(const TaskInterface& interface, size_t output) {
+  return IsText(interface, SamplesFirst(interface.outputs[output]));
+}
+
+Output SamplesFirst(const Output& output) {
+  const auto num_steps = static_cast<size_t>(output.dims[0]),
+             num_samples = static_cast<size_t>(output.dims[1]),
+             size = static_cast<size_t>(output.dims[2]);
+  Output turned{.dims = {output.dims[1], output.dims[0], output.dims[2]}, .values = {}};
+  turned.values.reserve(output.values.size());
+  for (size_t i = 0; i < num_samples; ++i) {
+    for (size_t step = 0; step < num_steps; ++step) {
+      const auto row = output.Row(step * num_samples + i, num_steps * num_samples);
+      turned.values.insert(turned.values.end(), row.begin(), row.end());
+    }
+  }
+  BITPRESS_DCHECK(turned.values.size() == num_steps * num_samples * size);
+  return turned;
+}
+
 std::vector<TaskSample> SamplesOfRun(const std::vector<std::string>& names, size_t num_samples,
-                                     size_t size, const std::vector<Output>& outputs,
+                                     size_t size, const std::vector<const Output*>& outputs,
                                      const std::vector<const Output*>& reference) {
   const auto part = [&](const Output& output, size_t row) {
     SampleOutput sample{output.dims, output.values, output.integers};
@@ -352,7 +431,7 @@ std::vector<TaskSample> SamplesOfRun(const std::vector<std::string>& names, size
   std::vector<TaskSample> samples(num_samples);
   for (size_t row = 0; row < num_samples; ++row) {
     if (row < names.size()) samples[row].name = names[row];
-    for (const Output& output : outputs) samples[row].outputs.push_back(part(output, row));
+    for (const Output* output : outputs) samples[row].outputs.push_back(part(*output, row));
     for (const Output* output : reference) samples[row].reference.push_back(part(*output, row));
   }
   return samples;

@@ -230,6 +230,7 @@ struct TaskInterface {
   std::vector<Output> outputs;  // of `batch_size` samples
   size_t batch_size = 1;
   bool reads_tokens = false, reads_image = false;
+  int64_t num_tokens = 0;  // of a sample, if an input counts its tokens by integers
   int64_t input_height = 0, input_width = 0;  // as TaskSample has them
   TaskHints hints;
 };
@@ -249,9 +250,15 @@ TaskMeasure MakeTaskMeasure(const TaskSpec& spec, const TaskInterface& interface
 std::vector<TaskMeasure> MakeHeadMeasures(const TaskInterface& interface,
                                           std::optional<size_t> measured, bool is_classifier);
 
+// Returns whether an output that counts steps before samples has the scores of the characters of a
+// text. REQUIRES: its dimensions are [steps, samples, classes], and it has values.
+bool HasTextInSteps(const TaskInterface& interface, size_t output);
+// Returns [samples, steps, classes] of an output that is [steps, samples, classes].
+Output SamplesFirst(const Output& output);
+
 // Returns the samples of a run, which gave these outputs. `size` counts padding, too.
 std::vector<TaskSample> SamplesOfRun(const std::vector<std::string>& names, size_t num_samples,
-                                     size_t size, const std::vector<Output>& outputs,
+                                     size_t size, const std::vector<const Output*>& outputs,
                                      const std::vector<const Output*>& reference);
 
 }  // namespace bitpress::evaluate

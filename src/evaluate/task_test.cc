@@ -16,6 +16,7 @@
 #include "base/scratch_folder.h"
 #include "base/test_support.h"
 #include "evaluate/detection.h"
+#include "evaluate/run_meter.h"
 #include "evaluate/task_meters.h"
 
 namespace bitpress::evaluate {
@@ -473,6 +474,84 @@ TEST(Task, IsFoundFromTheOutputs) {
   EXPECT_EQ(TaskFound(frames), "none");
   EXPECT_EQ(MakeTaskMeasure(ParseTask("none"), InterfaceOf({1, 1}, {7})).meter, nullptr);
   EXPECT_THROW(MakeTaskMeasure(ParseTask("detection"), InterfaceOf({1, 1}, {7})), Error);
+}
+
+// Scores of one class a row, by which a softmax is nearly sure of it.
+Values ScoresOf(const std::vector<size_t>& classes, size_t num_classes) {
+  Values scores(classes.size() * num_classes, -2);
+  for (size_t i = 0; i < classes.size(); ++i) scores[i * num_classes + classes[i]] = 9;
+  return scores;
+}
+
+// Scores before a softmax are a text if many steps are of the first or last class, a blank.
+TEST(Task, IsATextOfScoresWithBlanks) {
+  const std::vector<size_t> last{29, 4, 29, 29, 7, 29}, first{0, 0, 4, 0, 7, 0};
+  EXPECT_EQ(TaskFound(InterfaceOf({1, 6, 30}, ScoresOf(last, 30))), "text");
+  EXPECT_EQ(TaskFound(InterfaceOf({1, 6, 30}, ScoresOf(first, 30))), "text");
+  EXPECT_EQ(TaskFound(InterfaceOf({1, 6, 20}, ScoresOf(first, 20))), "none");  // no alphabet
+  EXPECT_EQ(TaskFound(InterfaceOf({1, 6, 30}, ScoresOf({5, 5, 4, 5, 7, 5}, 30))), "none");
+  EXPECT_EQ(TaskFound(InterfaceOf({1, 6, 30}, ScoresOf({0, 0, 0, 0, 7, 0}, 30))), "none");
+  EXPECT_EQ(TaskFound(InterfaceOf({1, 6, 30}, ScoresOf({0, 1, 2, 3, 7, 8}, 30))), "none");
+  Values features = ScoresOf(first, 30);  // as a ReLU gives them
+  for (double& value : features) value = std::max(value, 0.0);
+  EXPECT_EQ(TaskFound(InterfaceOf({1, 6, 30}, features)), "none");
+}
+
+// Words of a text have classes, and steps are what is lost.
+TEST(Task, HasClassesOfTokens) {
+  const std::vector<size_t> classes{3, 1, 3, 0, 2, 3};
+  TaskInterface words = InterfaceOf({1, 6, 5}, ScoresOf(classes, 5));
+  words.reads_image = false;
+  EXPECT_EQ(TaskFound(words), "none");
+  words.num_tokens = 6;
+  EXPECT_EQ(TaskFound(words), "classes");
+  words.outputs[0].values = ScoresOf({3, 3, 3, 3, 3, 3}, 5);
+  EXPECT_EQ(TaskFound(words), "none");  // an outlier of hidden states is in one place
+
+  const auto meter = MakeClassMeter(0);
+  TaskSample sample =
+      SampleOf(ScoresOf({3, 1, 3, 0, 2, 2}, 5), ScoresOf({3, 1, 3, 0, 1, 3}, 5), {6, 5});
+  sample.mask = {1, 1, 1, 1, 1, 0};  // of what is padding nothing is lost
+  meter->Add(sample);
+  const TaskReport report = meter->Result();
+  EXPECT_DOUBLE_EQ(FigureOf(report, "agreement of first classes"), 0.8);
+  EXPECT_EQ(report.items, "steps");
+  EXPECT_EQ(report.num_items, 5u);
+  EXPECT_THAT(
+      [&] {
+        meter->Add(SampleOf(Values(8, 1), Values(8, 1), {2, 2, 2}));
+      },
+      testing::ThrowsMessage<Error>(HasSubstr("[classes] or [steps, classes], not 3 axes")));
+  meter->Add(SampleOf({1, 2}, {1, 2}, {2, 1, 1}));  // of one step
+}
+
+// Recurrent networks count steps first. Texts of a batch are those of its samples.
+TEST(RunMeter, TakesTextsThatCountStepsFirst) {
+  constexpr size_t kClasses = 30;
+  // Samples 0 and 1 of six steps: the second loses one of its three characters.
+  const std::vector<size_t> wanted{0, 9, 4, 0, 0, 8, 0, 0, 7, 5, 0, 0};
+  std::vector<size_t> lost = wanted;
+  lost[5] = 0;
+  const std::vector<Output> reference{{{6, 2, kClasses}, ScoresOf(wanted, kClasses)}};
+  const std::vector<Output> found{{{6, 2, kClasses}, ScoresOf(lost, kClasses)}};
+  const std::vector<runtime::ValueDescription> inputs{{"x", DataType::kFloat, {-1, 8}}};
+  const std::vector<runtime::ValueDescription> outputs{
+      {"y", DataType::kFloat, {6, -1, static_cast<int64_t>(kClasses)}}};
+  RunMeter meter({}, inputs, outputs);
+  data::Batch batch;
+  batch.num_samples = 2;
+  const std::vector<Tensor> tensors;
+  MeasuredRun run{batch, tensors, 2, found};
+  run.wanted = {&reference[0]};
+  EvaluationState counts;
+  counts.outputs.resize(1);
+  meter.Add(run, counts);
+  EvaluationReport report;
+  meter.AddTask(counts, report);
+  ASSERT_TRUE(report.task);
+  EXPECT_EQ(report.task->task, "text");
+  EXPECT_EQ(report.task->num_items, 5u);
+  EXPECT_DOUBLE_EQ(report.task->loss.value_or(-1), 0.2);
 }
 
 // Each of the other outputs has the measure that suits it.
