@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/version.h"
 #include "emit/dequantize_in_bodies.h"
+#include "emit/hard_swish_on_codes.h"
 #include "emit/insert_quantizers.h"
 #include "emit/look_up_rows.h"
 #include "emit/quantize_caches.h"
@@ -213,6 +214,15 @@ constexpr EmitPass kInsertQuantizers{.name = "insert-quantizers",
                                            return ReadsQuantizedActivations(result, *state.rest);
                                          }};
 
+constexpr EmitPass kHardSwishOnCodes{
+    .name = "hard-swish-on-codes",
+    .run = [](Model& model, EmitState&) -> PassResult { return HardSwishOnCodes(model) > 0; },
+    // Compilers know the operators themselves, and those of Quark the nodes that Quark writes.
+    .is_wanted =
+        [](const Model&, const EmitState& state) {
+          return state.target.runtime.empty() && !plan::IsQuark(state.resolved.plan.operators);
+        }};
+
 constexpr EmitPass kQuantizeCaches{.name = "quantize-caches",
                                    .run = [](Model& model, EmitState& state) -> PassResult {
                                      return QuantizeCaches(model, state.resolved.plan);
@@ -304,10 +314,10 @@ constexpr EmitPass kRecordConfig{
         }};
 
 constexpr const EmitPass* kSchedule[] = {
-    &kRaiseOpset,     &kSplitPlan,           &kQuantizeWeights,      &kInsertQuantizers,
-    &kQuantizeCaches, &kDequantizeInBodies,  &kQuantizeDynamically,  &kUseNativeOperators,
-    &kLookUpRows,     &kUseIntegerOperators, &kAddPortableFunctions, &kUseProductOperators,
-    &kRecordConfig};
+    &kRaiseOpset,          &kSplitPlan,      &kQuantizeWeights,     &kInsertQuantizers,
+    &kHardSwishOnCodes,    &kQuantizeCaches, &kDequantizeInBodies,  &kQuantizeDynamically,
+    &kUseNativeOperators,  &kLookUpRows,     &kUseIntegerOperators, &kAddPortableFunctions,
+    &kUseProductOperators, &kRecordConfig};
 
 }  // namespace
 

@@ -58,8 +58,9 @@ std::vector<std::string_view> EmitPasses();
 bool ComputesFromCodes(const ApplyOptions& options, plan::OperatorSet operators);
 
 // Runs those passes. A second run with the same plan changes nothing in the file, unless the first
-// one replaced what reads a weight: quantize-dynamically, look-up-rows, products from codes, the
-// operators of ONNX Runtime and those on integers do. The plan no longer fits the model then.
+// one replaced what reads a weight or an activation: quantize-dynamically, look-up-rows,
+// hard-swish-on-codes, products from codes, the operators of ONNX Runtime and those on integers do.
+// The plan no longer fits the model then.
 // `pool` is used until the model is written and must live that long.
 // Throws Error as the passes and plan::CheckWritten do; the model is in an unspecified but valid
 // state then.

@@ -219,11 +219,11 @@ TEST(ApplyPlan, RunsThePassesAndASecondRunChangesNothing) {
     options.storage = storage;
     options.target = Target::kPortable;
     const TransformReport report = ApplyPlan(model, {plan}, options, pool);
-    ASSERT_EQ(report.passes.size(), 7u);
+    ASSERT_EQ(report.passes.size(), 8u);
     EXPECT_EQ(report.passes[2].name, "quantize-weights");
     for (const graph::PassResult& pass : report.passes) {
       EXPECT_TRUE(pass.is_modified || pass.name == "raise-opset" || pass.name == "split-plan" ||
-                  pass.name == "look-up-rows")
+                  pass.name == "look-up-rows" || pass.name == "hard-swish-on-codes")
           << pass.name;
     }
     EXPECT_EQ(report.weights.size(), 4u);
