@@ -16,7 +16,7 @@
 namespace bitpress::emit {
 
 // Rewrites each HardSigmoid of codes with one scale whose only reader multiplies it with the same
-// codes, if the product is quantized to the type of these codes. What it gives is off by 1/255 at
+// codes, if the product is quantized to the type of these codes. What it gives is off by 1.5/255 at
 // most. Returns the number of them.
 size_t HardSwishOnCodes(graph::Model& model);
 

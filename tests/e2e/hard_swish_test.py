@@ -57,14 +57,16 @@ def decibels(wanted, found):
 
 
 @pytest.mark.integers
-@pytest.mark.parametrize("config", [pytest.param("INT8", marks=pytest.mark.quick), "S8S8_AAWS"])
-def test_hard_swish_runs_on_codes(config, net, quantized, samples, tmp_path):
-    words = ["--config", config, "--data", samples, "--check", "off", "--set", "guard=off"]
+@pytest.mark.parametrize("activations", [pytest.param("uint8", marks=pytest.mark.quick), "int8"])
+def test_hard_swish_runs_on_codes(activations, net, quantized, samples, tmp_path):
+    words = ["--config", "INT8", "--activations", activations, "--data", samples, "--check", "off", "--set", "guard=off"]
     path = quantized.path(*words)
     onnx.checker.check_model(path, full_check=True)
     found = run(path, tmp_path / "optimized.onnx")
     fused = types(tmp_path / "optimized.onnx")
-    assert fused["QLinearConcat"] == fused["QLinearMul"] == 2 and fused["HardSigmoid"] == fused["HardSwish"] == 0
+    assert fused["QLinearConcat"] == 2 and fused["HardSigmoid"] == fused["HardSwish"] == 0
+    # Of signed activations ONNX Runtime computes few operators on codes if the processor is an x86 one.
+    assert fused["QLinearMul"] == 2 or activations == "int8"
     as_floats = quantized.path(*words, "--disable-pass", "hard-swish-on-codes")
     assert types(as_floats)["HardSigmoid"] == 2
     wanted = run(net)
