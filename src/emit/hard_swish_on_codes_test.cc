@@ -65,7 +65,6 @@ TEST(HardSwishOnCodes, GivesWhatAHardSigmoidDoes) {
               "DequantizeLinear DequantizeLinear Concat QuantizeLinear DequantizeLinear Mul "
               "QuantizeLinear");
     const graph::Node line = model.Nodes()[1], made = model.Nodes()[3], read = model.Nodes()[4];
-    EXPECT_EQ(read.name(), "gate");
     EXPECT_EQ(read.output(0), "h");
     EXPECT_EQ(line.input(0), "c");
     const int64_t zero_point = CodeIn(model, "z", is_signed);
@@ -80,6 +79,27 @@ TEST(HardSwishOnCodes, GivesWhatAHardSigmoidDoes) {
       EXPECT_NEAR(found, wanted, 1.5F / 255) << type << " " << code;
     }
     EXPECT_EQ(HardSwishOnCodes(model), 0u);
+  }
+}
+
+// Older exporters write the line and its limits.
+TEST(HardSwishOnCodes, TakesTheFormsOfClip) {
+  for (const char* form : {"p = Mul(x, k) q = Div(p, six)", "p = Mul(k, x) q = Mul(p, sixth)",
+                           "p = Div(k, six) q = Mul(x, p)", "p = Mul(k, sixth) q = Mul(x, p)"}) {
+    graph::Model model = graph::FromTextWithConstants(
+        std::string("<ir_version: 8, opset_import: [\"\" : 17]> g (uint8[256] c) => (uint8[256] y) "
+                    "<float s, uint8 z, float zero, float three, float six, float sixth> { "
+                    "x = DequantizeLinear(c, s, z) a = Add(x, three) k = Clip(a, zero, six) ") +
+        form + " y = QuantizeLinear(q, s, z) }");
+    for (const auto& [name, value] : {std::pair{"s", kScale}, std::pair{"three", 3.0F},
+                                      std::pair{"six", 6.0F}, std::pair{"sixth", 1 / 6.0F}}) {
+      model.SetInitializer(name, DataType::kFloat, {}, std::as_bytes(std::span(&value, 1)));
+    }
+    EXPECT_EQ(HardSwishOnCodes(model), 1u) << form;
+    EXPECT_EQ(OperatorsIn(model),
+              "DequantizeLinear DequantizeLinear Concat QuantizeLinear DequantizeLinear Mul "
+              "QuantizeLinear");
+    EXPECT_NEAR(ScaleIn(model, model.Nodes()[1].input(1)), kScale / 6, 1e-6);
   }
 }
 
