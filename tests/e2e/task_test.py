@@ -184,6 +184,35 @@ def test_texts_against_labels(bitpress, tmp_path):
     assert measured["character errors against the float texts"] == 0
 
 
+@pytest.mark.parametrize("batch", ["1", "6"])
+def test_texts_of_steps_before_samples_need_no_task(bitpress, tmp_path, batch):
+    """Scores as recurrent networks give them. A batch may have as many samples as steps."""
+    classes = np.array([[0, 3 + i, 0, 0, 9, 0] for i in range(6)])
+    scores = np.where(np.arange(30) == classes[..., None], 9, -2).astype(np.float32)
+    worse = np.zeros((6, 30), np.float32)
+    worse[4, 0] = 20  # the second character becomes a blank
+    paths = [save(make_model([node("Add", ["x", "w"], ["s"]), node("Transpose", ["s"], ["y"], perm=[1, 0, 2])], [("x", ["N", 6, 30])],
+                             [("y", [6, "N", 30])], {"w": add}), tmp_path / f"{name}.onnx") for name, add in (("float", 0 * worse), ("worse", worse))]
+    report = evaluate(bitpress, paths[1], paths[0], save_arrays(tmp_path / "data", scores[:, None]), "--batch", batch)
+    assert report["task"]["task"] == "text" and report["task"]["num_items"] == 12 and report["task"]["loss"] == 0.5
+
+
+def test_tokens_have_classes(bitpress, tmp_path):
+    """As taggers give them. One of four tokens changes in each text."""
+    table = np.full((8, 5), -2, np.float32)
+    table[np.arange(8), np.arange(8) % 5] = 9
+    other = table.copy()
+    other[7] = table[1]
+    paths = []
+    for name, weight in (("float", table), ("other", other)):
+        model = make_model([node("Gather", ["w", "x"], ["y"])], [("x", ["N", "T"])], [("y", ["N", "T", 5])], {"w": weight})
+        model.graph.input[0].type.tensor_type.elem_type = TensorProto.INT64
+        paths.append(save(model, tmp_path / f"{name}.onnx"))
+    data = save_arrays(tmp_path / "data", np.array([[[0, 3, i, 7]] for i in range(1, 7)]))
+    report = evaluate(bitpress, paths[1], paths[0], data)
+    assert report["task"]["task"] == "classes" and report["task"]["num_items"] == 24 and figures(report)["agreement of first classes"] == 0.75
+
+
 def test_a_search_reaches_a_loss_of_the_task(bitpress, embedder, tmp_path):
     x = np.random.default_rng(3).standard_normal((24, 64)).astype(np.float32)
     data = save_arrays(tmp_path / "data", [x])
