@@ -83,7 +83,7 @@ bool HasSharesAtSteps(const TaskInterface& interface, const Output& output) {
 // whose softmax is.
 constexpr double kLeastSure = 0.85;
 
-// What the rows of an output say, if they are scores before a softmax.
+// What the rows of an output say, if they are shares or scores before a softmax.
 struct StepChoices {
   bool are_sure = false;                 // in the mean, and no row is of another kind
   std::map<size_t, size_t> counts = {};  // of the steps of each class
@@ -99,9 +99,11 @@ StepChoices ChoicesOf(const Output& output) {
   for (size_t i = 0; i < choices.num_steps; ++i) {
     const std::span<const double> row = output.Row(i, choices.num_steps);
     const auto [least, most] = std::ranges::minmax_element(row);
+    const bool are_shares = AreProbabilities(row);
     // What a ReLU gave is no score.
-    if (!HasNegative(row) || !(*most - *least <= kMostSpread)) return choices;
-    sure += std::exp(std::ranges::max(LogSoftmax(row)));
+    const bool are_scores = HasNegative(row) && *most - *least <= kMostSpread;
+    if (!are_shares && !are_scores) return choices;
+    sure += are_shares ? *most : std::exp(std::ranges::max(LogSoftmax(row)));
     ++choices.counts[static_cast<size_t>(most - row.begin())];
   }
   choices.are_sure = sure >= kLeastSure * static_cast<double>(choices.num_steps);
@@ -111,13 +113,13 @@ StepChoices ChoicesOf(const Output& output) {
 // Scores of characters before a softmax: steps are sure of one, and much of them of the blank,
 // which is the first class or the last one.
 bool HasBlanks(const Output& output) {
-  constexpr size_t kMostStepsOfBlank = 3;  // a third of the steps at least
+  constexpr size_t kLeastPart = 3;  // a third of the steps
   const StepChoices choices = ChoicesOf(output);
   if (!choices.are_sure || choices.counts.size() < 3) return false;
   const size_t last = static_cast<size_t>(output.dims.back()) - 1;
   const auto [blank, count] =
       *std::ranges::max_element(choices.counts, {}, [](const auto& entry) { return entry.second; });
-  return (blank == 0 || blank == last) && kMostStepsOfBlank * count >= choices.num_steps;
+  return (blank == 0 || blank == last) && kLeastPart * count >= choices.num_steps;
 }
 
 // Scores of the characters at each step of a text, as CTC has them: most steps are sure of one, or
@@ -146,6 +148,11 @@ bool HasClassOfTokens(const TaskInterface& interface, const Output& output) {
   const StepChoices choices = ChoicesOf(output);
   return choices.are_sure &&
          choices.counts.size() >= std::min(kLeastChosen, static_cast<size_t>(output.dims[2]));
+}
+
+bool HasClassesAtSteps(const TaskInterface& interface, const Output& output) {
+  return HasClassOfTokens(interface, output) || HasSharesAtSteps(interface, output) ||
+         IsText(interface, output);
 }
 
 // Vectors of features, such as one for each step or place.
@@ -208,9 +215,9 @@ bool IsRegression(const Output& output) {
 
 using Test = bool (*)(const TaskInterface&, size_t);
 constexpr std::array<std::pair<Task, Test>, 5> kTests{
-    {{Task::kText, [](const TaskInterface& all, size_t i) { return IsText(all, all.outputs[i]); }},
-     {Task::kClasses,
+    {{Task::kClasses,
       [](const TaskInterface& all, size_t i) { return HasClassOfTokens(all, all.outputs[i]); }},
+     {Task::kText, [](const TaskInterface& all, size_t i) { return IsText(all, all.outputs[i]); }},
      {Task::kEmbedding,
       [](const TaskInterface& all, size_t i) {
         return IsEmbedding(all, all.outputs[i], all.output_names[i]);
@@ -351,12 +358,12 @@ TaskMeasure MakeTaskMeasure(const TaskSpec& spec, const TaskInterface& interface
       Fail(ErrorCode::kInvalidArgument, "layout '{}' is not one of {}{}", layout, Join(known, "|"),
            DidYouMean(layout, known));
     }
-    // Shares of many classes at each step might be taken for many boxes with few fields.
-    const bool has_shares = spec.task == Task::kFind &&
-                            std::ranges::any_of(interface.outputs, [&](const Output& output) {
-                              return !output.values.empty() && HasSharesAtSteps(interface, output);
-                            });
-    if (layout.empty() && !has_shares) layout = FindBoxLayout(interface);
+    // Classes of many steps might be taken for many boxes with few fields.
+    const bool has_steps = spec.task == Task::kFind &&
+                           std::ranges::any_of(interface.outputs, [&](const Output& output) {
+                             return !output.values.empty() && HasClassesAtSteps(interface, output);
+                           });
+    if (layout.empty() && !has_steps) layout = FindBoxLayout(interface);
     if (!layout.empty()) {
       TaskSpec fitted = spec;
       if (!interface.hints.fit.empty()) fitted.settings.emplace("fit", interface.hints.fit);

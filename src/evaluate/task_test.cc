@@ -505,6 +505,8 @@ TEST(Task, HasClassesOfTokens) {
   EXPECT_EQ(TaskFound(words), "none");
   words.num_tokens = 6;
   EXPECT_EQ(TaskFound(words), "classes");
+  for (double& score : words.outputs[0].values) score = score > 0 ? 0.96 : 0.01;
+  EXPECT_EQ(TaskFound(words), "classes");  // shares, too
   words.outputs[0].values = ScoresOf({3, 3, 3, 3, 3, 3}, 5);
   EXPECT_EQ(TaskFound(words), "none");  // an outlier of hidden states is in one place
 
