@@ -1,6 +1,5 @@
 #include "emit/hard_swish_on_codes.h"
 
-#include <array>
 #include <cmath>
 #include <cstdint>
 #include <optional>
@@ -21,10 +20,8 @@ using graph::Pattern;
 using graph::PatternMatch;
 using graph::Use;
 
-// A code is 1/256 of the way from 0 to 1 when it is made, so that 0.5 has one. It is read as 1/255
-// of the way, so that the largest one is 1 and no factor is off by more than 0.4 %.
-constexpr float kStepsMade = 256;
-constexpr float kStepsRead = 255;
+// A code is 1/256 of the way from 0 to 1, so that 0.5 has one. The largest of 256 codes is 255/256.
+constexpr float kSteps = 256;
 
 template <typename T>
 std::string AddScalar(Model& model, const std::string& wanted, DataType type, T value) {
@@ -37,10 +34,10 @@ std::string AddScalar(Model& model, const std::string& wanted, DataType type, T 
 // Returns the code of beta, counted from the least code; nothing if none is near it.
 std::optional<int64_t> CodeOf(float beta) {
   constexpr float kMostDistance = 1 / 16.0F;
-  const float code = std::round(beta * kStepsMade);
-  const bool is_near = std::abs(code - beta * kStepsMade) <= kMostDistance;
-  return is_near && code >= 0 && code < kStepsMade ? std::optional(static_cast<int64_t>(code))
-                                                   : std::nullopt;
+  const float code = std::round(beta * kSteps);
+  const bool is_near = std::abs(code - beta * kSteps) <= kMostDistance;
+  return is_near && code >= 0 && code < kSteps ? std::optional(static_cast<int64_t>(code))
+                                               : std::nullopt;
 }
 
 // x * (alpha * x + beta), cut off at 0 and 1.
@@ -110,9 +107,9 @@ void Rewrite(Model& model, const HardSwish& swish) {
     return AddScalar(model, factor + suffix, DataType::kFloat, value);
   };
   const std::string line_scale = scale_of("_line_scale", swish.alpha * scale);
-  const std::array made{scale_of("_made_scale", 1 / kStepsMade),
-                        zero_point("_made_zero_point", swish.code_of_beta)};
-  const std::array read{scale_of("_read_scale", 1 / kStepsRead), zero_point("_read_zero_point", 0)};
+  const std::string step = scale_of("_scale", 1 / kSteps);
+  const std::string made = zero_point("_line_zero_point", swish.code_of_beta);
+  const std::string read = zero_point("_zero_point", 0);
   const std::string line = model.FreshName(factor + "_line"),
                     joined = model.FreshName(factor + "_line_joined"),
                     codes = model.FreshName(factor + "_codes");
@@ -125,8 +122,8 @@ void Rewrite(Model& model, const HardSwish& swish) {
   model.Replace(swish.match.nodes, [&] {
     insert(line, "DequantizeLinear", {x.codes, line_scale, x.zero_point}, line);
     insert(joined, "Concat", {line}, joined, {{"axis", int64_t{0}}});
-    insert(codes, "QuantizeLinear", {joined, made[0], made[1]}, codes);
-    insert(factor, "DequantizeLinear", {codes, read[0], read[1]}, factor);
+    insert(codes, "QuantizeLinear", {joined, step, made}, codes);
+    insert(factor, "DequantizeLinear", {codes, step, read}, factor);
     insert(last.name(), "Mul", {swish.match.values.at("x"), factor}, last.output(0));
   });
 }

@@ -17,7 +17,7 @@
 namespace bitpress::emit {
 
 // Rewrites each HardSwish of codes with one scale that is quantized to the type of these codes. The
-// factor of x is off by 1.5/255 at most. Returns the number of them.
+// factor of x is off by 1/256 at most. Returns the number of them.
 size_t HardSwishOnCodes(graph::Model& model);
 
 }  // namespace bitpress::emit
