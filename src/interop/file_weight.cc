@@ -46,9 +46,14 @@ void MakeFloat(FileWeight& weight) {
   for (int64_t row = 0; row < weight.num_rows; ++row) {
     const std::span<float> values(weight.floats.data() + row * weight.row_length,
                                   static_cast<size_t>(weight.row_length));
-    weight.DecodeRow(row, values);
-    weight.AddOffsets(row, values);
+    std::vector<float> columns(values.size());
+    weight.DecodeRow(row, columns);
+    weight.AddOffsets(row, columns);
+    for (size_t i = 0; i < columns.size(); ++i) {
+      values[static_cast<size_t>(weight.InputOf(static_cast<int64_t>(i)))] = columns[i];
+    }
   }
+  weight.order.clear();
   weight.format = "none";
   weight.block_size = 0;
   weight.codes.clear();
@@ -140,14 +145,14 @@ FileWeight JoinRows(std::vector<FileWeight> parts) {
   const auto is_like = [&](const FileWeight& part) {
     return part.format == first.format && part.block_size == first.block_size &&
            part.zero_points.empty() == first.zero_points.empty() &&
-           part.offsets.empty() == first.offsets.empty();
+           part.offsets.empty() == first.offsets.empty() && part.order == first.order;
   };
   if (!std::ranges::all_of(parts, is_like)) {
     int64_t block_size = 0;
     bool fits = true;
     for (const FileWeight& part : parts) {
       block_size = std::gcd(block_size, part.block_size);
-      fits = fits && !part.is_float() && FitsInt8(part);
+      fits = fits && !part.is_float() && FitsInt8(part) && part.order == first.order;
     }
     const bool has_offsets =
         std::ranges::any_of(parts, [](const FileWeight& part) { return !part.offsets.empty(); });

@@ -29,11 +29,17 @@ struct FileWeight {
   std::vector<int16_t> zero_points = {};  // likewise; empty: 0
   std::vector<float> offsets = {};        // likewise; empty: 0
   std::vector<float> floats = {};         // [num_rows, row_length] of format "none", else empty
+  // The input that each column multiplies, where groups of columns are no neighbours; empty: its
+  // own. Floats are in the order of the inputs.
+  std::vector<int64_t> order = {};
   // Why its codes cannot be kept, so that its values are rounded anew; "" if they can.
   std::string why_rounded = {};
 
   int64_t num_blocks() const { return block_size > 0 ? (row_length - 1) / block_size + 1 : 0; }
   bool is_float() const { return format == "none"; }
+  int64_t InputOf(int64_t column) const {
+    return order.empty() ? column : order[static_cast<size_t>(column)];
+  }
   // Returns the elements of a row without their offsets, and what each block is moved by.
   void DecodeRow(int64_t row, std::span<float> values) const;
   // Adds the offsets to such a row.

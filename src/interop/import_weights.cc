@@ -12,6 +12,7 @@
 #include "base/paths.h"
 #include "interop/block_sums.h"
 #include "interop/files.h"
+#include "interop/input_order.h"
 #include "interop/weights_file.h"
 #include "ops/operator_traits.h"
 
@@ -80,7 +81,7 @@ Likeness Compare(const FileWeight& weight, std::span<const int64_t> order, const
     weight.AddOffsets(order[task], values);
     for (int64_t i = 0; i < weight.row_length; ++i) {
       const double x = values[static_cast<size_t>(i)];
-      const double y = rows.At(first + static_cast<int64_t>(task), i);
+      const double y = rows.At(first + static_cast<int64_t>(task), weight.InputOf(i));
       of_rows[task].xx += x * x;
       of_rows[task].xy += x * y;
       of_rows[task].yy += y * y;
@@ -304,6 +305,13 @@ class Importer {
         imported.reason = why;
       }
     }
+    if (!weight.order.empty()) {
+      const std::string why = WhyNoInputOrder(model_, target.value);
+      if (!why.empty()) {
+        imported.format = "int8";
+        imported.reason = why;
+      }
+    }
     const bool is_kept = imported.is_kept();
     if (imported.reason.empty() && !is_kept) imported.reason = "the file has floats";
     Decision decision{.value = target.value,
@@ -328,6 +336,7 @@ class Importer {
       result_.decisions.tensors.push_back(
           {.value = offsets, .is_constant = true, .format = "none"});
     }
+    if (is_kept && !weight.order.empty()) OrderInputs(model_, target.value, weight.order);
     result_.decisions.tensors.push_back(std::move(decision));
     result_.report.weights.push_back(std::move(imported));
   }
@@ -348,7 +357,8 @@ class Importer {
   }
 
   // Gives the model the values of a weight, in a temporary file: those of a large model are larger
-  // than memory. Kept codes have no offsets among their values.
+  // than memory. Kept codes have no offsets among their values, and keep the order of their
+  // columns.
   void SetValues(const Target& target, const FileWeight& weight, bool is_kept) {
     const graph::HeldInitializer given = model_.HoldInitializer(target.value);
     auto memory = std::make_shared<MappedMemory>(given.bytes.size());
@@ -358,9 +368,11 @@ class Importer {
       std::vector<float> decoded(static_cast<size_t>(weight.row_length));
       weight.DecodeRow(static_cast<int64_t>(row), decoded);
       if (!is_kept) weight.AddOffsets(static_cast<int64_t>(row), decoded);
-      for (size_t i = 0; i < decoded.size(); ++i) {
+      for (size_t column = 0; column < decoded.size(); ++column) {
+        const auto i =
+            is_kept ? column : static_cast<size_t>(weight.InputOf(static_cast<int64_t>(column)));
         values[target.is_transposed ? i * static_cast<size_t>(weight.num_rows) + row
-                                    : row * decoded.size() + i] = decoded[i];
+                                    : row * decoded.size() + i] = decoded[column];
       }
     });
     memory->Release();

@@ -11,6 +11,7 @@
 #include <cmath>
 #include <cstring>
 #include <nlohmann/json.hpp>
+#include <numeric>
 #include <optional>
 #include <utility>
 
@@ -51,6 +52,18 @@ uint32_t WordAt(const Stored& words, int64_t i) {
 uint8_t ByteAt(const Stored& bytes, int64_t i) {
   return std::to_integer<uint8_t>(bytes.bytes[static_cast<size_t>(i)]);
 }
+
+// Returns code `i` of those that lie one behind the other in every `stride`-th word from `first`
+// on, the first in the lowest bits. Codes of 3 bits cross the ends of words.
+uint32_t CodeAt(const Stored& words, int64_t first, int64_t stride, int64_t i, int64_t bits) {
+  const int64_t bit = i * bits;
+  const int64_t at = first + bit / 32 * stride;
+  uint64_t word = WordAt(words, at);
+  if (bit % 32 + bits > 32) word |= uint64_t{WordAt(words, at + stride)} << 32U;
+  return static_cast<uint32_t>(word >> (bit % 32)) & ((1U << bits) - 1);
+}
+
+int64_t NumWords(int64_t num_codes, int64_t bits) { return (num_codes * bits + 31) / 32; }
 
 std::vector<float> Floats(const Stored& tensor, const std::string& name) {
   if (tensor.type == "F8_E4M3") {
@@ -215,21 +228,20 @@ class SafetensorsFile : public WeightsFile {
     const Stored& scales = Part(layer + ".scales");
     const int64_t outputs = scales.columns(), groups = scales.rows();
     const bool is_awq = codes.columns() != outputs;
-    const int64_t per_word = outputs / zeros.columns();
-    const int64_t inputs = is_awq ? codes.rows() : codes.rows() * per_word;
-    if ((per_word != 4 && per_word != 8 && per_word != 16) ||
-        zeros.columns() * per_word != outputs || zeros.rows() != groups || inputs % groups != 0 ||
-        (is_awq && per_word != 8) || (is_awq && codes.columns() * per_word != outputs)) {
+    const int64_t bits = zeros.columns() * 32 / outputs;
+    const int64_t inputs = is_awq || bits == 0 ? codes.rows() : codes.rows() * 32 / bits;
+    const bool is_known = bits == 2 || bits == 3 || bits == 4 || bits == 8;
+    if (!is_known || outputs * bits != zeros.columns() * 32 || zeros.rows() != groups ||
+        inputs % groups != 0 || (!is_awq && inputs * bits != codes.rows() * 32) ||
+        (is_awq && (bits != 4 || codes.columns() * 8 != outputs))) {
       FailSizes(layer);
     }
-    const auto bits = static_cast<unsigned>(32 / per_word);
     const uint32_t mask = (1U << bits) - 1;
     // Place of each of eight neighbouring columns in AWQ's words.
-    constexpr std::array<unsigned, 8> kInterleaved = {0, 4, 1, 5, 2, 6, 3, 7};
+    constexpr std::array<int64_t, 8> kInterleaved = {0, 4, 1, 5, 2, 6, 3, 7};
     const auto column = [&](const Stored& words, int64_t row, int64_t i) {
-      const auto at = static_cast<unsigned>(i % per_word);
-      const uint32_t word = WordAt(words, row * words.columns() + i / per_word);
-      return word >> (bits * (is_awq ? kInterleaved[at] : at)) & mask;
+      const int64_t at = is_awq ? i - i % 8 + kInterleaved[static_cast<size_t>(i % 8)] : i;
+      return CodeAt(words, row * words.columns(), 1, at, bits);
     };
     FileWeight weight;
     weight.type = is_awq ? "AWQ" : "GPTQ";
@@ -241,10 +253,7 @@ class SafetensorsFile : public WeightsFile {
     weight.codes.resize(static_cast<size_t>(outputs * inputs));
     for (int64_t row = 0; row < outputs; ++row) {
       for (int64_t i = 0; i < inputs; ++i) {
-        const uint32_t code = is_awq ? column(codes, i, row)
-                                     : WordAt(codes, i / per_word * outputs + row) >>
-                                               (bits * static_cast<unsigned>(i % per_word)) &
-                                           mask;
+        const uint32_t code = is_awq ? column(codes, i, row) : CodeAt(codes, row, outputs, i, bits);
         weight.codes[static_cast<size_t>(row * inputs + i)] = static_cast<int16_t>(code);
       }
     }
@@ -262,40 +271,58 @@ class SafetensorsFile : public WeightsFile {
     return weight;
   }
 
-  // Decodes a weight whose columns lie in groups of another order (act-order).
+  // Puts columns that lie in groups of another order (act-order) into the order of these. Where
+  // groups have different sizes, the weight becomes floats.
   void FollowOrder(const std::string& layer, FileWeight& weight) const {
     for (const char* const name : {".g_idx", ".weight_g_idx"}) {
       if (!stored_.contains(layer + name)) continue;
-      const Stored& order = Part(layer + name, "I32");
-      if (order.columns() != weight.row_length) FailSizes(layer);
+      const Stored& groups = Part(layer + name, "I32");
+      if (groups.columns() != weight.row_length) FailSizes(layer);
+      const auto length = static_cast<size_t>(weight.row_length);
+      std::vector<int64_t> group_of(length), sizes(static_cast<size_t>(weight.num_blocks()));
       bool is_plain = true, is_unset = true;
-      for (int64_t i = 0; i < weight.row_length; ++i) {
-        is_plain = is_plain && WordAt(order, i) == static_cast<uint32_t>(i / weight.block_size);
-        is_unset = is_unset && WordAt(order, i) == UINT32_MAX;
-        if (!is_unset && WordAt(order, i) >= static_cast<uint32_t>(weight.num_blocks())) {
-          FailSizes(layer);
-        }
+      for (size_t i = 0; i < length; ++i) {
+        const uint32_t group = WordAt(groups, static_cast<int64_t>(i));
+        group_of[i] = group;
+        is_plain = is_plain && group_of[i] == static_cast<int64_t>(i) / weight.block_size;
+        is_unset = is_unset && group == UINT32_MAX;
+        if (is_unset) continue;
+        if (group >= sizes.size()) FailSizes(layer);
+        ++sizes[group];
       }
       if (is_plain || is_unset) return;
-      FileWeight floats = weight;
-      floats.why_rounded = "its columns are in groups of another order (act-order)";
-      floats.format = "none";
-      floats.floats.resize(weight.codes.size());
-      for (size_t at = 0; at < weight.codes.size(); ++at) {
-        const auto row = static_cast<int64_t>(at) / weight.row_length;
-        const auto i = static_cast<int64_t>(at) % weight.row_length;
-        const auto block = static_cast<size_t>(row * weight.num_blocks() + WordAt(order, i));
-        const int zero_point = weight.zero_points.empty() ? 0 : weight.zero_points[block];
-        floats.floats[at] =
-            static_cast<float>(weight.codes[at] - zero_point) * weight.scales[block];
+      if (std::ranges::any_of(sizes, [&](int64_t size) { return size != weight.block_size; })) {
+        return DecodeGroups(group_of, weight);
       }
-      floats.codes.clear();
-      floats.scales.clear();
-      floats.zero_points.clear();
-      floats.block_size = 0;
-      weight = std::move(floats);
+      weight.order.resize(length);
+      std::iota(weight.order.begin(), weight.order.end(), int64_t{0});
+      std::ranges::stable_sort(weight.order, {},
+                               [&](int64_t input) { return group_of[static_cast<size_t>(input)]; });
+      const std::vector<int16_t> codes = weight.codes;
+      for (size_t at = 0; at < codes.size(); ++at) {
+        const auto input = static_cast<size_t>(weight.order[at % length]);
+        weight.codes[at] = codes[at - at % length + input];
+      }
       return;
     }
+  }
+
+  // Makes floats of the codes of a weight, with the group of each column.
+  static void DecodeGroups(const std::vector<int64_t>& group_of, FileWeight& weight) {
+    const size_t length = group_of.size();
+    weight.floats.resize(weight.codes.size());
+    for (size_t at = 0; at < weight.codes.size(); ++at) {
+      const size_t block = at / length * static_cast<size_t>(weight.num_blocks()) +
+                           static_cast<size_t>(group_of[at % length]);
+      const int zero_point = weight.zero_points.empty() ? 0 : weight.zero_points[block];
+      weight.floats[at] = static_cast<float>(weight.codes[at] - zero_point) * weight.scales[block];
+    }
+    weight.why_rounded = "its groups of columns have different sizes (act-order)";
+    weight.format = "none";
+    weight.codes.clear();
+    weight.scales.clear();
+    weight.zero_points.clear();
+    weight.block_size = 0;
   }
 
   // Reads the tensors of compressed-tensors: scales are [outputs, groups].
@@ -310,23 +337,20 @@ class SafetensorsFile : public WeightsFile {
     FileWeight weight;
     weight.num_rows = dims[0];
     weight.row_length = dims[1];
-    const int64_t per_word = codes.columns() > 0 ? dims[1] / codes.columns() : 0;
     const int64_t groups = scales.dims.size() == 2 ? scales.columns() : 1;
-    if (dims[0] < 1 || dims[0] != codes.rows() || per_word * codes.columns() != dims[1] ||
-        (per_word != 4 && per_word != 8) || dims[1] % groups != 0 ||
+    const int64_t bits = dims[1] > 0 ? codes.columns() * 32 / dims[1] : 0;
+    if (dims[0] < 1 || dims[0] != codes.rows() || bits < 2 || bits > 8 ||
+        NumWords(dims[1], bits) != codes.columns() || dims[1] % groups != 0 ||
         (scales.rows() != dims[0] && scales.bytes.size() / BytesOf(scales.type) != 1)) {
       FailSizes(layer);
     }
-    const auto bits = static_cast<unsigned>(32 / per_word);
-    const uint32_t mask = (1U << bits) - 1;
     weight.type = fmt::format("compressed-tensors {} bits", bits);
-    weight.format = bits == 8 ? "uint8" : "uint4";
+    weight.format = bits > 4 ? "uint8" : "uint4";
     weight.block_size = dims[1] / groups;
     for (int64_t row = 0; row < dims[0]; ++row) {
       for (int64_t i = 0; i < dims[1]; ++i) {
-        const uint32_t word = WordAt(codes, row * codes.columns() + i / per_word);
-        weight.codes.push_back(
-            static_cast<int16_t>(word >> (bits * static_cast<unsigned>(i % per_word)) & mask));
+        const uint32_t code = CodeAt(codes, row * codes.columns(), 1, i, bits);
+        weight.codes.push_back(static_cast<int16_t>(code));
       }
     }
     const std::vector<float> all_scales = Floats(scales, layer + ".weight_scale");
@@ -334,19 +358,15 @@ class SafetensorsFile : public WeightsFile {
     const Stored* const zeros = stored_.contains(zeros_name) ? &Part(zeros_name, "I32") : nullptr;
     // Zero points are packed along the outputs.
     if (zeros != nullptr &&
-        (zeros->columns() != groups || zeros->rows() != (dims[0] + per_word - 1) / per_word)) {
+        (zeros->columns() != groups || zeros->rows() != NumWords(dims[0], bits))) {
       FailSizes(layer);
     }
     for (int64_t row = 0; row < dims[0]; ++row) {
       for (int64_t group = 0; group < groups; ++group) {
         weight.scales.push_back(
             all_scales[all_scales.size() == 1 ? 0 : static_cast<size_t>(row * groups + group)]);
-        uint32_t zero = 1U << (bits - 1);
-        if (zeros != nullptr) {
-          zero = WordAt(*zeros, row / per_word * groups + group) >>
-                     (bits * static_cast<unsigned>(row % per_word)) &
-                 mask;
-        }
+        const uint32_t zero =
+            zeros != nullptr ? CodeAt(*zeros, group, groups, row, bits) : 1U << (bits - 1);
         weight.zero_points.push_back(static_cast<int16_t>(zero));
       }
     }
@@ -406,16 +426,18 @@ class SafetensorsFile : public WeightsFile {
     return weight;
   }
 
-  // Writes unsigned codes whose zero points all are the middle as signed ones without them.
+  // Writes unsigned codes with one zero point for all as signed ones without it, where these fit.
   static void MakeSymmetric(FileWeight& weight) {
-    if (weight.zero_points.empty()) return;
-    const int16_t middle = weight.format == "uint8" ? 128 : 8;
-    const bool is_middle =
-        std::ranges::all_of(weight.zero_points, [&](int16_t zero) { return zero == middle; });
-    if (!is_middle) return;
+    if (weight.zero_points.empty() || weight.codes.empty()) return;
+    const int16_t zero = weight.zero_points.front(), middle = weight.format == "uint8" ? 128 : 8;
+    const auto [least, most] = std::ranges::minmax(weight.codes);
+    if (least - zero < -middle || most - zero >= middle ||
+        std::ranges::any_of(weight.zero_points, [&](int16_t each) { return each != zero; })) {
+      return;
+    }
     weight.format = weight.format == "uint8" ? "int8" : "int4";
     weight.zero_points.clear();
-    for (int16_t& code : weight.codes) code = static_cast<int16_t>(code - middle);
+    for (int16_t& code : weight.codes) code = static_cast<int16_t>(code - zero);
   }
 
   std::vector<std::shared_ptr<const MappedFile>> files_;

@@ -207,25 +207,24 @@ def save_checkpoint(tensors, folder, config=None):
 
 
 def pack(codes, axis, bits=4, order=None):
-    """Codes of `bits` in words of 32, neighbours along an axis in one word, the first in the lowest bits (or in those that `order` says)."""
+    """Codes of `bits` in words of 32, neighbours along an axis behind each other, the first in the lowest bits; of 8 codes in the `order`."""
     codes = np.moveaxis(np.asarray(codes).astype(np.uint32), axis, -1)
-    per_word = 32 // bits
-    codes = np.concatenate([codes, np.zeros((*codes.shape[:-1], -codes.shape[-1] % per_word), np.uint32)], -1)
-    codes = codes.reshape(*codes.shape[:-1], -1, per_word)
-    words = np.zeros(codes.shape[:-1], np.uint32)
-    for i, column in enumerate(order or range(per_word)):
-        words |= codes[..., column] << np.uint32(bits * i)
+    if order:
+        codes = codes.reshape(*codes.shape[:-1], -1, 8)[..., order].reshape(codes.shape)
+    stream = (codes[..., None] >> np.arange(bits, dtype=np.uint32) & 1).reshape(*codes.shape[:-1], -1)
+    stream = np.concatenate([stream, np.zeros((*stream.shape[:-1], -stream.shape[-1] % 32), np.uint32)], -1)
+    words = (stream.reshape(*stream.shape[:-1], -1, 32) << np.arange(32, dtype=np.uint32)).sum(-1, dtype=np.uint32)
     return np.moveaxis(words, -1, axis).view(np.int32)
 
 
-def random_layer(rng, shape, group, bits=4, symmetric=False):
-    """Codes [outputs, inputs], scales and zero points [outputs, groups], and the floats that they mean."""
+def random_layer(rng, shape, of_columns, bits=4, symmetric=False):
+    """Codes [outputs, inputs], scales and zero points [outputs, groups], and the whole numbers and floats that they mean."""
     codes = rng.integers(0, 1 << bits, shape)
-    groups = (shape[0], shape[1] // group)
+    groups = (shape[0], of_columns.max() + 1)
     scales = rng.uniform(0.001, 0.01, groups).astype(np.float16)
     zeros = np.full(groups, 1 << (bits - 1)) if symmetric else rng.integers(1, 1 << bits, groups)
-    floats = (codes - np.repeat(zeros, group, 1)).astype(np.float32) * np.repeat(scales.astype(np.float32), group, 1)
-    return codes, scales, zeros, floats
+    numbers = codes - zeros[:, of_columns]
+    return codes, scales, zeros, numbers, numbers.astype(np.float32) * scales.astype(np.float32)[:, of_columns]
 
 
 def gptq(prefix, codes, scales, zeros, bits, group, stored_less=1):
@@ -247,16 +246,20 @@ def compressed(prefix, codes, scales, zeros, bits, group):
     return tensors
 
 
-def make_checkpoint(tmp_path, write, group, bits=4, symmetric=False, config=None):
-    """The quantized layers and a float table in a checkpoint, and the model; the layers' codes and floats by their names."""
+def make_checkpoint(tmp_path, write, group, bits=4, symmetric=False, config=None, regroup=None):
+    """The quantized layers and a float table in a checkpoint, and the model; the layers' codes and floats by their names. `regroup` gives columns
+    other groups."""
     rng = np.random.default_rng(group)
     table = (rng.standard_normal(SHAPES["embed_tokens"]) / 16).astype(np.float16)
     tensors, layers, floats = {"model.embed_tokens.weight": table}, {}, {"embed_tokens": table.astype(np.float32)}
     for name in ("up_proj", "down_proj", "lm_head"):
         size = group or SHAPES[name][1]
-        codes, scales, zeros, floats[name] = random_layer(rng, SHAPES[name], size, bits, symmetric)
-        layers[name] = codes - np.repeat(zeros, size, 1)
+        of_columns = np.arange(SHAPES[name][1]) // size
+        of_columns = of_columns if regroup is None else regroup(of_columns)
+        codes, scales, zeros, layers[name], floats[name] = random_layer(rng, SHAPES[name], of_columns, bits, symmetric)
         tensors |= write(NAMES[name], codes, scales, zeros, bits, size)
+        if regroup is not None:
+            tensors[f"{NAMES[name]}.g_idx"] = of_columns.astype(np.int32)
     return save_model(floats, tmp_path / "model.onnx"), save_checkpoint(tensors, tmp_path / "checkpoint", config), layers, floats
 
 
@@ -265,7 +268,9 @@ def make_checkpoint(tmp_path, write, group, bits=4, symmetric=False, config=None
     (gptq, 32, 8, False, {"quant_method": "gptq"}, "uint8"), (gptq, 64, 4, False, {"quant_method": "auto-round", "sym": False}, "uint4"),
     (awq, 64, 4, False, {"quant_method": "awq"}, "uint4"), (compressed, 128, 4, True, {"quant_method": "compressed-tensors"}, "int4"),
     (compressed, 32, 4, False, {"quant_method": "compressed-tensors"}, "uint4"), (compressed, 64, 8, True, {}, "int8"),
-    (compressed, None, 4, True, {}, "int4")])
+    (compressed, None, 4, True, {}, "int4"), (gptq, 64, 3, False, {"quant_method": "gptq"}, "uint4"), (gptq, 32, 2, True, {"sym": True}, "int4"),
+    (gptq, 128, 3, True, {"quant_method": "gptq", "sym": True}, "int4"), (compressed, 32, 3, True, {}, "int4"), (compressed, 64, 6, False, {}, "uint8"),
+    (compressed, 64, 2, False, {}, "uint4")])
 def test_groups_of_integers_keep_their_codes(bitpress, tmp_path, run_model, write, group, bits, symmetric, config, format):
     model, source, layers, floats = make_checkpoint(tmp_path, write, group or 0, bits, symmetric, config)
     output, report, _ = convert(bitpress, model, source, tmp_path)
@@ -291,19 +296,60 @@ def test_gptq_of_the_second_format_stores_zero_points_as_they_are(bitpress, tmp_
     assert np.array_equal(decoded(output)["lm_head.weight"][0], layers["lm_head"])
 
 
-def test_act_order_is_rounded_anew_and_said(bitpress, tmp_path):
-    """Columns in groups of another order: MatMulNBits cannot say that. The values are those of the file, in 8 bits."""
-    order = {}
+@pytest.mark.parametrize(("bits", "symmetric"), [(4, False), (4, True), (3, False), (8, False)])
+def test_act_order_keeps_its_codes(bitpress, tmp_path, run_model, bits, symmetric):
+    """Columns in groups of another order: the inputs of their products are put into the order of the groups."""
+    groups = {}
 
-    def write(prefix, codes, scales, zeros, bits, group):
-        tensors = gptq(prefix, codes, scales, zeros, bits, group)
-        order[prefix] = np.random.default_rng(5).permutation(tensors[f"{prefix}.g_idx"])
-        return tensors | {f"{prefix}.g_idx": order[prefix]}
+    def regroup(of_columns):
+        groups[len(of_columns)] = np.random.default_rng(5).permutation(of_columns)
+        return groups[len(of_columns)]
 
-    model, source, layers, _ = make_checkpoint(tmp_path, write, 128, config={"quant_method": "gptq"})
+    model, source, layers, floats = make_checkpoint(tmp_path, gptq, 64, bits, symmetric, {"quant_method": "gptq", "sym": symmetric}, regroup)
     output, report, text = convert(bitpress, model, source, tmp_path)
-    assert "3 without its codes: GPTQ 4 bits as int8, its columns are in groups of another order (act-order)" in text
-    assert report["lm_head.weight"]["reason"] and report["lm_head.weight"]["format"] == "int8"
+    for name, wanted in layers.items():
+        assert report[f"{NAMES[name]}.weight"]["is_kept"], text
+        assert np.array_equal(decoded(output)[f"{NAMES[name]}.weight"][0], wanted[:, np.argsort(groups[wanted.shape[1]], kind="stable")])
+    exact, _, _ = convert(bitpress, model, source, tmp_path, "--accuracy-level", "1")
+    ids = np.arange(10).reshape(2, 5)
+    expected = forward(floats, ids)
+    assert np.abs(run_model(exact, {"ids": ids})[0] - expected).max() < 1e-4 * np.abs(expected).max()
+
+
+def test_products_of_one_input_share_its_order(bitpress, tmp_path, run_model):
+    """Queries and values in one order, keys in another one; as one matrix they have no order in common."""
+    rng = np.random.default_rng(2)
+    tensors, floats = {}, {}
+    for part, seed in (("q_proj", 1), ("k_proj", 2), ("v_proj", 1)):
+        of_columns = np.random.default_rng(seed).permutation(np.arange(HIDDEN) // 32)
+        codes, scales, zeros, _, floats[part] = random_layer(rng, (64, HIDDEN), of_columns)
+        prefix = f"model.layers.0.self_attn.{part}"
+        tensors |= gptq(prefix, codes, scales, zeros, 4, 32) | {f"{prefix}.g_idx": of_columns.astype(np.int32)}
+    source = save_checkpoint(tensors, tmp_path / "checkpoint", {"quant_method": "gptq"})
+    x = rng.standard_normal((3, HIDDEN)).astype(np.float32)
+    apart = [helper.make_node("MatMul", ["x", f"model.layers.0.self_attn.{part}.weight"], [part], f"/model/layers.0/self_attn/{part}") for part in floats]
+    path = models.save(models.make_model(apart, [("x", ["N", HIDDEN])], [(part, ["N", 64]) for part in floats],
+                                         {f"model.layers.0.self_attn.{part}.weight": values.T for part, values in floats.items()}), tmp_path / "apart.onnx")
+    output, report, _ = convert(bitpress, path, source, tmp_path, "--accuracy-level", "1")
+    assert all(weight["is_kept"] for weight in report.values())
+    assert sum(node.op_type == "Gather" for node in onnx.load(output).graph.node) == 2
+    for found, part in zip(run_model(output, {"x": x}), floats):
+        np.testing.assert_allclose(found, x @ floats[part].T, atol=1e-4)
+
+    name = "model.layers.0.attn.qkv_proj.MatMul.weight"
+    joined = np.concatenate(list(floats.values())).T
+    path = models.save(models.make_model([helper.make_node("MatMul", ["x", name], ["y"], "/model/layers.0/attn/qkv_proj/MatMul")],
+                                         [("x", ["N", HIDDEN])], [("y", ["N", 192])], {name: joined}), tmp_path / "joined.onnx")
+    output, report, _ = convert(bitpress, path, source, tmp_path, "--accuracy-level", "1")
+    assert not report[name]["is_kept"]
+    assert models.sqnr_db(x @ joined, run_model(output, {"x": x})[0]) > 35
+
+
+def test_groups_of_different_sizes_are_rounded_anew_and_said(bitpress, tmp_path):
+    model, source, layers, _ = make_checkpoint(tmp_path, gptq, 64, config={"quant_method": "gptq"},
+                                               regroup=lambda of_columns: np.where(of_columns == 0, of_columns.max(), of_columns))
+    output, _, text = convert(bitpress, model, source, tmp_path)
+    assert "3 without its codes: GPTQ 4 bits as int8, its groups of columns have different sizes (act-order)" in text
     assert decoded(output)["lm_head.weight"][0].shape == layers["lm_head"].shape
 
 
