@@ -78,6 +78,7 @@ NAVIGATION = {
         "Many workers": "benchmarks/scale_out",
         "CUDA": "benchmarks/cuda",
         "OpenVINO": "benchmarks/openvino",
+        "Mixtures of experts": "benchmarks/experts",
         "Quantized models of others": "benchmarks/public_models",
     },
     "Reference": {

@@ -15,6 +15,7 @@
 #include "graph/clean_up.h"
 #include "kernels/block_products.h"
 #include "ops/following_limits.h"
+#include "ops/operator_traits.h"
 #include "ops/quantizer_nodes.h"
 #include "weights/product_nodes.h"
 #include "weights/unpack_functions.h"
@@ -140,6 +141,9 @@ class ProductRewriter {
   std::string WhyNot(const Use& use, const weights::PackedWeight& weight) const {
     if (IsStandardOp(use.node, "Conv")) {
       return WhyNoPackedConvolution(model_, use, weight, readers_);
+    }
+    if (ops::TraitsOf(use.node).has_experts()) {
+      return "MoE reads it (--set passes=split-experts=all multiplies from the codes)";
     }
     if (!IsStandardOp(use.node, "MatMul") && !IsStandardOp(use.node, "Gemm")) {
       return fmt::format("{} reads it", use.node.op_type());

@@ -1,6 +1,6 @@
 // The decisions that the quantizers inside a model hold: pairs of QuantizeLinear and
-// DequantizeLinear, codes behind DequantizeLinear or MatMulNBits, and our quantizers and packed
-// weights of block formats.
+// DequantizeLinear, codes behind DequantizeLinear, MatMulNBits or QMoE, and our quantizers and
+// packed weights of block formats.
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
@@ -37,7 +37,7 @@ bool IsOneOf(const Node& node, std::span<const std::string_view> names) {
 
 // Returns the name without an ending that quantizers give to codes.
 std::string FloatNameOf(std::string name) {
-  for (const std::string_view ending : {"_quantized", "_quant", "_Q4", "_Q8", "_Q2"}) {
+  for (const std::string_view ending : {"_quantized", "_quant", "_Q4", "_Q8", "_Q2", "_codes"}) {
     if (name.ends_with(ending)) return name.substr(0, name.size() - ending.size());
   }
   return name;
@@ -51,6 +51,9 @@ class ModelReader {
     for (const Node& node : model_.AllNodes()) {
       if (IsOneOf(node, kDequantizers)) ReadPair(node);
       if (node.op_type() == "MatMulNBits") ReadProduct(node);
+      if (node.op_type() == "QMoE" && node.GetString("quant_type", "int") == "int") {
+        ReadExperts(node);
+      }
       if (node.op_type().starts_with(kOurQuantizer)) ReadOurs(node, kOurQuantizer, node.input(0));
       if (node.op_type().starts_with(kOurPacked)) ReadOurs(node, kOurPacked, "");
       if (node.op_type().starts_with("QLinear")) operators_on_codes_.insert(node.op_type());
@@ -232,6 +235,26 @@ class ModelReader {
                       .block_size = node.GetInt("block_size", 32),
                       .is_symmetric = !has_zeros};
     Add(std::move(decision));
+  }
+
+  // Reads the weights of a QMoE. A MoE reads the first of them at 2, and the second at 4.
+  void ReadExperts(const Node& node) {
+    constexpr size_t kCodes[] = {2, 5}, kZeroPoints = 11;
+    for (size_t number = 0; number < std::size(kCodes); ++number) {
+      if (node.num_inputs() <= kCodes[number]) return;
+      const size_t zeros = kZeroPoints + number;
+      const bool has_zeros = node.num_inputs() > zeros && !node.input(zeros).empty();
+      const int64_t bits = node.GetInt(fmt::format("fc{}_expert_weight_bits", number + 1),
+                                       node.GetInt("expert_weight_bits", 4));
+      const int64_t block_size = node.GetInt("block_size", 0);
+      Add({.value = FloatNameOf(node.input(kCodes[number])),
+           .uses = {{index_.KeyOf(node), "MoE", static_cast<int64_t>(2 + 2 * number)}},
+           .is_constant = true,
+           .format = IntegerName(bits, !has_zeros),
+           .granularity = block_size > 0 ? Granularity::kPerBlock : Granularity::kPerAxis,
+           .block_size = block_size,
+           .is_symmetric = !has_zeros});
+    }
   }
 
   // Reads a node of ours whose name holds the format.

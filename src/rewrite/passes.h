@@ -49,7 +49,7 @@ std::string_view SettingOf(const PrepareState& state, const PreparePass& pass);
 extern const PreparePass kFixInitializers, kTrimInputs, kRememberNames, kOptimize,
     kConstantsToInitializers, kLiftBodyConstants, kTakeConstantsOutOfLoops, kRemoveUnused,
     kWidenHalf, kNameNodes, kInferShapes, kFlattenSoftmax, kNameAllAxes, kLowerEinsum,
-    kSqueezeConstants, kFuse, kFindOrigins, kEqualize, kRotate, kNarrowToHalf;
+    kSqueezeConstants, kFuse, kSplitExperts, kFindOrigins, kEqualize, kRotate, kNarrowToHalf;
 
 inline constexpr const PreparePass* kPrepareSchedule[] = {&kFixInitializers,
                                                           &kTrimInputs,
@@ -67,6 +67,7 @@ inline constexpr const PreparePass* kPrepareSchedule[] = {&kFixInitializers,
                                                           &kLowerEinsum,
                                                           &kSqueezeConstants,
                                                           &kFuse,
+                                                          &kSplitExperts,
                                                           &kFindOrigins,
                                                           &kEqualize,
                                                           &kRotate,

@@ -160,11 +160,64 @@ std::optional<NativeForm> NativeFormOf(const graph::Model& model, const graph::N
   });
 }
 
+std::vector<ExpertsForm> ExpertsFormsOf(const graph::Model& model, const graph::Node& node) {
+  // Inputs of a QMoE: the three weights with scales and biases in turns, and then zero points.
+  constexpr size_t kFirstCodes = 2, kThirdCodes = 8, kEachWeight = 3, kFirstZeroPoints = 11,
+                   kBehindZeroPoints = 14;
+  if (node.domain() != kNativeDomain || node.op_type() != kQMoe) return {};
+  if (node.GetString("quant_type", "int") != "int" || node.GetInt("weights_prepacked", -1) == 1) {
+    return {};
+  }
+  if (HasInput(node, kThirdCodes)) return {};
+  for (size_t input = kBehindZeroPoints; input < node.num_inputs(); ++input) {
+    if (HasInput(node, input)) return {};
+  }
+  return WithContext(node.Describe(), [&]() -> std::vector<ExpertsForm> {
+    std::vector<ExpertsForm> forms;
+    for (size_t number = 0; number < 2; ++number) {
+      ExpertsForm found{.codes = kFirstCodes + number * kEachWeight,
+                        .scales = kFirstCodes + number * kEachWeight + 1};
+      if (HasInput(node, kFirstZeroPoints + number)) found.zero_points = kFirstZeroPoints + number;
+      for (const size_t input : {found.codes, found.scales, found.zero_points}) {
+        const bool is_scale = input == found.scales;
+        if (input == 0) continue;  // no zero points
+        if (!HasInput(node, input) || !model.IsInitializer(node.input(input))) return {};
+        const DataType type = model.Initializer(node.input(input)).type;
+        if (type != (is_scale ? DataType::kFloat : DataType::kUInt8)) return {};
+      }
+      const graph::InitializerView codes = model.Initializer(node.input(found.codes));
+      if (codes.dims.size() != 3 || NumElements(codes.dims) == 0) return {};
+      NativeForm& form = found.form;
+      const int64_t bits = node.GetInt(fmt::format("fc{}_expert_weight_bits", number + 1),
+                                       node.GetInt("expert_weight_bits", 4));
+      if (bits != 2 && bits != 4 && bits != 8) FailAttribute("expert_weight_bits", bits);
+      form.bits = static_cast<int>(bits);
+      form.num_stacked = codes.dims[0];
+      form.num_rows = codes.dims[0] * codes.dims[1];
+      form.row_length = codes.dims[2] * 8 / bits;
+      form.has_zero_points = found.zero_points != 0;
+      form.block_size = node.GetInt("block_size", 0);
+      if (form.block_size == 0) form.block_size = form.row_length;  // a scale for each row
+      if (form.block_size < 1 || form.row_length % form.block_size != 0) {
+        FailAttribute("block_size", form.block_size);
+      }
+      CheckBytes(model, node, found.scales, "scales", DataType::kFloat, form.scale_dims());
+      if (form.has_zero_points) {
+        CheckBytes(model, node, found.zero_points, "zero points", DataType::kUInt8,
+                   form.zero_point_dims());
+      }
+      forms.push_back(found);
+    }
+    return forms;
+  });
+}
+
 void DecodeNative(const NativeForm& form, std::span<const std::byte> codes,
                   std::span<const std::byte> scales, std::span<const std::byte> zero_points,
                   std::span<float> y, ThreadPool& pool) {
   BITPRESS_DCHECK(y.size() == static_cast<size_t>(form.num_rows * form.row_length));
   const bool is_signed = form.code_type() == DataType::kInt4;
+  const bool is_turned = form.is_matmul && form.num_stacked == 0;
   const auto num_rows = static_cast<size_t>(form.num_rows);
   const auto length = static_cast<size_t>(form.row_length);
   const auto block_size = static_cast<size_t>(form.block_size);
@@ -182,7 +235,7 @@ void DecodeNative(const NativeForm& form, std::span<const std::byte> codes,
       const int64_t bits =
           CodeAt(codes, form.bits, row * static_cast<size_t>(form.code_stride()) + i);
       const int64_t code = is_signed ? SignExtend(bits, form.bits) : bits;
-      y[form.is_matmul ? i * num_rows + row : row * length + i] =
+      y[is_turned ? i * num_rows + row : row * length + i] =
           static_cast<float>(code - zero_point) * scale;
     }
   });

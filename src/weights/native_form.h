@@ -1,7 +1,7 @@
 // The native form of an integer weight: the bytes that ONNX Runtime's operators compute from,
-// com.microsoft MatMulNBits (a matrix product) and GatherBlockQuantized (rows of a table). Both see
-// rows of codes, in blocks that share a scale. Passes that write such nodes, and those that read
-// the weights of any model, use it. Pure.
+// com.microsoft MatMulNBits (a matrix product), QMoE (stacks of matrices) and GatherBlockQuantized
+// (rows of a table). All see rows of codes, in blocks that share a scale. Passes that write such
+// nodes, and those that read the weights of any model, use it. Pure.
 #pragma once
 
 #include <cstdint>
@@ -18,6 +18,7 @@ namespace bitpress::weights {
 
 inline constexpr const char* kNativeDomain = "com.microsoft";
 inline constexpr const char* kMatMulNBits = "MatMulNBits";
+inline constexpr const char* kQMoe = "QMoE";
 inline constexpr const char* kGatherBlockQuantized = "GatherBlockQuantized";
 
 // The layout of one weight.
@@ -28,6 +29,7 @@ struct NativeForm {
   int64_t block_size = 32;
   bool has_zero_points = false;
   bool is_matmul = true;
+  int64_t num_stacked = 0;  // matrices of a QMoE, whose rows these are together; 0: no stack
 
   int64_t num_blocks() const { return (row_length - 1) / block_size + 1; }
   // Return the type and the dimensions of the three inputs.
@@ -71,9 +73,22 @@ std::vector<std::byte> PackRows(int bits, int64_t num_rows, int64_t length, int6
 // Error(kInvalidModel) naming the node if sizes do not fit.
 std::optional<NativeForm> NativeFormOf(const graph::Model& model, const graph::Node& node);
 
+// One weight of a QMoE: its form, and the inputs that hold codes, scales and zero points (if any).
+struct ExpertsForm {
+  NativeForm form;
+  size_t codes = 0;
+  size_t scales = 0;
+  size_t zero_points = 0;
+};
+// Returns the forms of the first and the second weight of a QMoE, whoever wrote it. Returns nothing
+// for another operator, and for weights that this room cannot decode: no constants, scales that are
+// not FLOAT, floats of 4 or 8 bits, prepacked layouts, a third weight, separate shares of experts.
+// Throws Error(kInvalidModel) naming the node if sizes do not fit.
+std::vector<ExpertsForm> ExpertsFormsOf(const graph::Model& model, const graph::Node& node);
+
 // Decodes a weight into floats: [row_length, num_rows] of a MatMulNBits, as MatMul reads it, and
-// [num_rows, row_length] of a table. Bytes of zero points are empty if there are none. Any bytes of
-// the right sizes have a result. REQUIRES: y has as many elements.
+// [num_rows, row_length] of a table or of a stack. Bytes of zero points are empty if there are
+// none. Any bytes of the right sizes have a result. REQUIRES: y has as many elements.
 void DecodeNative(const NativeForm& form, std::span<const std::byte> codes,
                   std::span<const std::byte> scales, std::span<const std::byte> zero_points,
                   std::span<float> y, ThreadPool& pool);

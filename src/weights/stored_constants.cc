@@ -68,6 +68,21 @@ std::vector<StoredConstant> StoredConstants(const graph::Model& model) {
                 form->is_matmul ? kBehindZeroPoints : 1);
       if (!form->is_matmul) add_parts(constants.back(), node, 2, kBehindZeroPoints);
     }
+    for (const ExpertsForm& found : ExpertsFormsOf(model, node)) {
+      const NativeForm& form = found.form;
+      if (parts.contains(node.input(found.codes))) continue;
+      const int64_t num_rows = form.num_rows / form.num_stacked;
+      constants.push_back({node.input(found.codes),
+                           form.format(),
+                           {form.num_stacked, num_rows, form.row_length},
+                           0,
+                           "",
+                           ""});
+      add_parts(constants.back(), node, found.codes, found.scales + 1);
+      if (form.has_zero_points) {
+        add_parts(constants.back(), node, found.zero_points, found.zero_points + 1);
+      }
+    }
   }
   for (const std::string& name : model.InitializerNames()) {
     if (parts.contains(name)) continue;

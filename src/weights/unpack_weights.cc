@@ -118,6 +118,30 @@ void Unpack(Model& model, Node node, PackedWeight weight, ThreadPool& pool,
   RemoveIfUnused(model, inputs);
 }
 
+// Returns a name for the floats of codes.
+std::string FloatsNameOf(const Model& model, const std::string& codes) {
+  const std::string_view suffix = "_codes";
+  return model.FreshName(codes.ends_with(suffix) ? codes.substr(0, codes.size() - suffix.size())
+                                                 : codes + "_floats");
+}
+
+// Declares the floats of codes, scales and, if there are any, zero points.
+void DeferNative(Model& model, const std::string& name, const NativeForm& form,
+                 std::vector<graph::HeldInitializer> parts, const std::vector<int64_t>& dims,
+                 ThreadPool& pool, const std::function<void()>& step) {
+  model.DeferInitializers({{name, DataType::kFloat, dims}}, [=, parts = std::move(parts), &pool] {
+    Tensor tensor{DataType::kFloat, dims,
+                  std::vector<std::byte>(NumBytes(DataType::kFloat, NumElements(dims)))};
+    DecodeNative(form, parts[0].bytes, parts[1].bytes,
+                 form.has_zero_points ? parts[2].bytes : std::span<const std::byte>(),
+                 tensor.values<float>(), pool);
+    step();
+    std::vector<Tensor> tensors;
+    tensors.push_back(std::move(tensor));
+    return tensors;
+  });
+}
+
 // Replaces a MatMulNBits or GatherBlockQuantized by the MatMul or Gather of floats that it stands
 // for. Several such nodes may read one weight: `weights` has its name by the names of its parts.
 void UnpackNative(Model& model, const Node& node, const NativeForm& form,
@@ -134,25 +158,12 @@ void UnpackNative(Model& model, const Node& node, const NativeForm& form,
       weights.try_emplace(fmt::format("{} {} x {} of {} bits in {}", fmt::join(parts, "\n"),
                                       form.num_rows, form.row_length, form.bits, form.block_size));
   if (is_new) {
-    const std::string_view suffix = "_codes";
-    std::string name =
-        codes.ends_with(suffix) ? codes.substr(0, codes.size() - suffix.size()) : codes + "_floats";
-    known->second = model.FreshName(std::move(name));
+    known->second = FloatsNameOf(model, codes);
     std::vector<graph::HeldInitializer> held;
     for (const std::string& part : parts) held.push_back(model.HoldInitializer(part));
     std::vector<int64_t> dims{form.num_rows, form.row_length};
     if (form.is_matmul) std::swap(dims[0], dims[1]);
-    model.DeferInitializers({{known->second, DataType::kFloat, dims}}, [=, &pool] {
-      Tensor tensor{DataType::kFloat, dims,
-                    std::vector<std::byte>(NumBytes(DataType::kFloat, NumElements(dims)))};
-      DecodeNative(form, held[0].bytes, held[1].bytes,
-                   form.has_zero_points ? held[2].bytes : std::span<const std::byte>(),
-                   tensor.values<float>(), pool);
-      step();
-      std::vector<Tensor> tensors;
-      tensors.push_back(std::move(tensor));
-      return tensors;
-    });
+    DeferNative(model, known->second, form, std::move(held), dims, pool, step);
   }
   const std::string bias =
       form.is_matmul && node.num_inputs() > kBias ? node.input(kBias) : std::string();
@@ -171,6 +182,41 @@ void UnpackNative(Model& model, const Node& node, const NativeForm& form,
   RemoveIfUnused(model, parts);
 }
 
+// Replaces a QMoE by the MoE of floats that it stands for.
+void UnpackExperts(Model& model, const Node& node, const std::vector<ExpertsForm>& forms,
+                   ThreadPool& pool, const std::function<void()>& step) {
+  graph::NodeSpec spec{node.name(), "MoE", kNativeDomain, {node.input(0), node.input(1)}, {}, {}};
+  spec.attributes_of = node;
+  spec.dropped_attributes = {"accuracy_level",
+                             "block_size",
+                             "expert_weight_bits",
+                             "fc1_expert_weight_bits",
+                             "fc2_expert_weight_bits",
+                             "fc3_expert_weight_bits",
+                             "quant_type",
+                             "weights_prepacked"};
+  std::vector<std::string> parts;
+  for (const ExpertsForm& found : forms) {
+    const NativeForm& form = found.form;
+    std::vector<graph::HeldInitializer> held;
+    for (const size_t input : {found.codes, found.scales, found.zero_points}) {
+      if (input == 0) continue;  // no zero points
+      parts.push_back(node.input(input));
+      held.push_back(model.HoldInitializer(parts.back()));
+    }
+    const std::string weight = FloatsNameOf(model, node.input(found.codes));
+    const std::vector<int64_t> dims{form.num_stacked, form.num_rows / form.num_stacked,
+                                    form.row_length};
+    DeferNative(model, weight, form, std::move(held), dims, pool, step);
+    const size_t bias = found.scales + 1;
+    spec.inputs.insert(spec.inputs.end(),
+                       {weight, bias < node.num_inputs() ? node.input(bias) : ""});
+  }
+  while (spec.inputs.back().empty()) spec.inputs.pop_back();
+  model.Replace(node, std::move(spec));
+  RemoveIfUnused(model, parts);
+}
+
 }  // namespace
 
 size_t UnpackWeights(Model& model, ThreadPool& pool, const ProgressSink& progress) {
@@ -178,8 +224,12 @@ size_t UnpackWeights(Model& model, ThreadPool& pool, const ProgressSink& progres
   // Unpacking removes nodes, but none of this list before its turn.
   std::vector<Node> nodes = model.AllNodes();
   std::vector<std::pair<Node, NativeForm>> native;
+  std::vector<std::pair<Node, std::vector<ExpertsForm>>> experts;
   for (const Node& node : nodes) {
     if (const auto form = NativeFormOf(model, node)) native.emplace_back(node, *form);
+    if (auto forms = ExpertsFormsOf(model, node); !forms.empty()) {
+      experts.emplace_back(node, std::move(forms));
+    }
   }
   std::erase_if(nodes, [](const Node& node) { return !ops::IsUnpack(node); });
   // The number of weights is known before the first one is decoded, when the model is written.
@@ -199,11 +249,12 @@ size_t UnpackWeights(Model& model, ThreadPool& pool, const ProgressSink& progres
   }
   std::map<std::string, std::string> weights;
   for (const auto& [node, form] : native) UnpackNative(model, node, form, weights, pool, step);
+  for (const auto& [node, forms] : experts) UnpackExperts(model, node, forms, pool, step);
   const size_t num_standard = DecodeStandard(model, pool, step);
   for (const auto& [domain, name] : model.Functions()) {
     if (domain == "bitpress" && name.starts_with("Unpack_")) model.RemoveFunction(domain, name);
   }
-  count->num_weights = nodes.size() + weights.size() + num_standard;
+  count->num_weights = nodes.size() + weights.size() + 2 * experts.size() + num_standard;
   return count->num_weights;
 }
 

@@ -1,4 +1,5 @@
-"""Mixtures of experts (com.microsoft MoE): their weights take every format, and integers in blocks become a QMoE for ONNX Runtime."""
+"""Mixtures of experts (com.microsoft MoE): their weights take every format, integers in blocks become a QMoE for ONNX Runtime and come back from
+it, and with a product for each expert (passes=split-experts=all) they are multiplied as any layer is."""
 
 import json
 from collections import Counter
@@ -13,7 +14,7 @@ from onnx import TensorProto, helper, numpy_helper
 EXPERTS, INPUTS, INNER = 4, 64, 96
 
 
-def model(activation="silu", biases=False, inner=INNER):
+def model(activation="silu", biases=False, inner=INNER, chosen=2, normalize=1):
     """A layer, and behind it two of four experts for each row."""
     rng = np.random.default_rng(11)
     first = 2 * inner if activation == "swiglu" else inner
@@ -26,7 +27,7 @@ def model(activation="silu", biases=False, inner=INNER):
     nodes = [
         node("MatMul", ["x", "layer"], ["rows"], "layer_mm"), node("MatMul", ["rows", "router"], ["logits"], "router_mm"),
         node("MoE", ["rows", "logits", "up", "up_bias" if biases else "", "down", "down_bias" if biases else ""], ["y"], "experts",
-             domain="com.microsoft", k=2, activation_type=activation, normalize_routing_weights=1, **of_swiglu),
+             domain="com.microsoft", k=chosen, activation_type=activation, normalize_routing_weights=normalize, **of_swiglu),
     ]
     graph = helper.make_graph(nodes, "moe", [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["N", INPUTS])],
                               [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["N", INPUTS])],
@@ -39,11 +40,13 @@ def path(tmp_path_factory):
     return models.save(model(), tmp_path_factory.mktemp("experts") / "moe.onnx")
 
 
-def run(path):
+def run(path, rows=7, library=None):
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 3
+    if library:
+        options.register_custom_ops_library(str(library))
     session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
-    return session.run(None, {"x": np.random.default_rng(3).standard_normal((7, INPUTS)).astype(np.float32)})[0]
+    return session.run(None, {"x": np.random.default_rng(3).standard_normal((rows, INPUTS)).astype(np.float32)})[0]
 
 
 def operators(path):
@@ -100,3 +103,96 @@ def test_cuda_decodes_experts(path, tmp_path, bitpress):
     text = bitpress.ok("quantize", path, "-o", tmp_path / "q.onnx", "--config", "INT4_WEIGHTS", "--set", "weight_block_size=32", "--target", "cuda")
     found = operators(tmp_path / "q.onnx")
     assert found["MoE"] == 1 and "QMoE" not in found and "decoded at load: the provider computes a QMoE of float32 on the CPU" in text
+
+
+@pytest.mark.parametrize("weights, symmetric", [("int4", "true"), ("uint4", "false"), ("int8", "true")])
+def test_a_qmoe_comes_back_as_the_moe_of_its_weights(weights, symmetric, path, tmp_path, bitpress):
+    """The floats are those that a decoder of the same weights gives, bit for bit."""
+    words = ("--config", "INT4_WEIGHTS", "--weights", weights, "--set", f"weight_symmetric={symmetric}", "--set", "weight_block_size=32")
+    bitpress.ok("quantize", path, "-o", tmp_path / "native.onnx", *words, "--target", "onnxruntime")
+    bitpress.ok("quantize", path, "-o", tmp_path / "simulated.onnx", *words, "--target", "portable", "--storage", "simulated")
+    bitpress.ok("unpack", tmp_path / "native.onnx", "-o", tmp_path / "floats.onnx")
+    assert operators(tmp_path / "floats.onnx")["MoE"] == 1 and not operators(tmp_path / "floats.onnx")["QMoE"]
+    np.testing.assert_array_equal(run(tmp_path / "floats.onnx"), run(tmp_path / "simulated.onnx"))
+    table = bitpress.ok("inspect", tmp_path / "native.onnx", "--tensors")
+    assert table.count(weights) >= 3, table  # the layer and both weights of the experts
+    text = bitpress.ok("plan", path, "--config", "INT8_WEIGHTS", "--import", tmp_path / "native.onnx", "-o", tmp_path / "plan.json")
+    rows = {row["value"]: row for row in json.loads((tmp_path / "plan.json").read_text())["tensors"]}
+    for value in ("up", "down", "layer"):
+        assert (rows[value]["format"], rows[value]["block_size"]) == (weights, 32), text
+    assert rows["router"]["format"] == "none"
+
+
+@pytest.mark.parametrize("bits", [4, 8])
+def test_a_qmoe_of_others_with_a_scale_for_each_row_comes_back(bits, tmp_path, bitpress):
+    rng = np.random.default_rng(bits)
+    codes = {"up": rng.integers(0, 1 << bits, (EXPERTS, INNER, INPUTS)).astype(np.uint8), "down": rng.integers(0, 1 << bits, (EXPERTS, INPUTS, INNER)).astype(np.uint8)}
+    constants = {}
+    for name, values in codes.items():
+        constants[f"{name}_codes"] = values[..., 0::2] | values[..., 1::2] << 4 if bits == 4 else values
+        constants[f"{name}_scales"] = rng.uniform(0.01, 0.1, values.shape[:2]).astype(np.float32) / (1 << bits)
+    node = helper.make_node("QMoE", ["x", "p", "up_codes", "up_scales", "", "down_codes", "down_scales"], ["y"], domain="com.microsoft", k=2,
+                            activation_type="silu", normalize_routing_weights=1, expert_weight_bits=bits)
+    inputs = [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["N", INPUTS]), helper.make_tensor_value_info("p", TensorProto.FLOAT, ["N", EXPERTS])]
+    graph = helper.make_graph([node], "qmoe", inputs, [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["N", INPUTS])],
+                              [numpy_helper.from_array(value, name) for name, value in constants.items()])
+    opsets = [helper.make_opsetid("", 17), helper.make_opsetid("com.microsoft", 1)]
+    source = models.save(helper.make_model(graph, opset_imports=opsets, ir_version=8), tmp_path / "qmoe.onnx")
+    bitpress.ok("unpack", source, "-o", tmp_path / "floats.onnx")
+    found = {constant.name: numpy_helper.to_array(constant) for constant in onnx.load(tmp_path / "floats.onnx").graph.initializer}
+    for name, values in codes.items():
+        wanted = (values.astype(np.float32) - (1 << (bits - 1))) * constants[f"{name}_scales"][..., None]
+        np.testing.assert_array_equal(found[name], wanted)
+    feeds = {"x": rng.standard_normal((5, INPUTS)).astype(np.float32), "p": rng.standard_normal((5, EXPERTS)).astype(np.float32)}
+    by_codes, by_floats = (onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"]).run(None, feeds)[0]
+                           for path in (source, tmp_path / "floats.onnx"))
+    np.testing.assert_allclose(by_codes, by_floats, atol=0.02 * np.abs(by_floats).max())
+
+
+SPLIT = ("--set", "passes=split-experts=all")
+
+
+@pytest.mark.parametrize("activation, biases, chosen, normalize", [("relu", True, 2, 0), ("gelu", False, 2, 1), ("silu", True, 1, 0), ("identity", True, 4, 1),
+                                                                  ("swiglu", True, 2, 1), ("swiglu", False, 3, 0)])
+def test_split_experts_compute_the_same(activation, biases, chosen, normalize, tmp_path, bitpress):
+    """With many rows, and with one, which most experts do not get."""
+    source = models.save(model(activation, biases, chosen=chosen, normalize=normalize), tmp_path / "moe.onnx")
+    text = bitpress.ok("quantize", source, "-o", tmp_path / "q.onnx", "--config", "none", "--weights", "mxint8", "--set", "exclude_op_types=Gemm;MatMul", *SPLIT)
+    assert "1 MoE with a product for each expert" in text
+    found = operators(tmp_path / "q.onnx")
+    assert found["Gemm"] == 2 * EXPERTS and "MoE" not in found
+    onnx.checker.check_model(onnx.load(tmp_path / "q.onnx"))
+    for rows in (7, 1):
+        np.testing.assert_allclose(run(tmp_path / "q.onnx", rows), run(source, rows), atol=1e-5)
+
+
+@pytest.mark.parametrize("weights, activations", [("mxfp4_e2m1", "none"), ("mxfp4_e2m1", "mxfp4_e2m1"), ("mx6", "mx6"), ("mxint8", "none")])
+def test_split_experts_multiply_from_codes_of_blocks(weights, activations, path, tmp_path, bitpress, operator_library):
+    words = ("--config", "none", "--weights", weights, "--activations", activations)
+    bitpress.ok("quantize", path, "-o", tmp_path / "q.onnx", *words, *SPLIT)
+    found = operators(tmp_path / "q.onnx")
+    assert found[f"MatMul_{weights}"] >= 2 * EXPERTS and not found["Gemm"]
+    bitpress.ok("quantize", path, "-o", tmp_path / "s.onnx", *words, *SPLIT, "--storage", "simulated")
+    for rows in (7, 1):
+        np.testing.assert_allclose(run(tmp_path / "q.onnx", rows, operator_library), run(tmp_path / "s.onnx", rows, operator_library), atol=1e-4)
+
+
+def test_split_experts_take_integers_of_both_sides(path, tmp_path, bitpress):
+    (tmp_path / "samples").mkdir()
+    for i, rows in enumerate(np.random.default_rng(1).standard_normal((8, 16, INPUTS)).astype(np.float32)):
+        np.save(tmp_path / "samples" / f"{i}.npy", rows)
+    bitpress.ok("quantize", path, "-o", tmp_path / "q.onnx", "--config", "INT8", "--set", "guard=off", "--data", tmp_path / "samples", *SPLIT)
+    found = operators(tmp_path / "q.onnx")
+    assert found["QuantizeLinear"] >= EXPERTS
+    assert models.sqnr_db(run(path), run(tmp_path / "q.onnx")) > 20
+
+
+def test_experts_that_stay_are_named(path, tmp_path, bitpress):
+    text = bitpress.ok("quantize", path, "-o", tmp_path / "q.onnx", "--config", "MXFP4E2M1")
+    assert "MoE reads it (--set passes=split-experts=all multiplies from the codes)" in text
+    other = model(biases=True)
+    other.graph.initializer.remove(next(constant for constant in other.graph.initializer if constant.name == "up_bias"))
+    other.graph.input.append(helper.make_tensor_value_info("up_bias", TensorProto.FLOAT, [EXPERTS, INNER]))
+    source = models.save(other, tmp_path / "other.onnx")
+    text = bitpress.ok("quantize", source, "-o", tmp_path / "o.onnx", "--config", "MXFP4E2M1", "--activations", "none", "--verbose", *SPLIT)
+    assert "'up_bias' is no constant" in text
