@@ -46,14 +46,17 @@ constexpr PreparePass CleanUp(std::string_view name,
 // not.
 std::string_view SettingOf(const PrepareState& state, const PreparePass& pass);
 
-extern const PreparePass kFixInitializers, kTrimInputs, kRememberNames, kOptimize,
-    kConstantsToInitializers, kLiftBodyConstants, kTakeConstantsOutOfLoops, kRemoveUnused,
-    kWidenHalf, kNameNodes, kInferShapes, kFlattenSoftmax, kNameAllAxes, kLowerEinsum,
-    kSqueezeConstants, kFuse, kSplitExperts, kFindOrigins, kEqualize, kRotate, kNarrowToHalf;
+extern const PreparePass kFixInitializers, kTrimInputs, kRememberNames, kFixShapes, kNhwcInputs,
+    kOptimize, kConstantsToInitializers, kLiftBodyConstants, kTakeConstantsOutOfLoops,
+    kRemoveUnused, kWidenHalf, kNameNodes, kInferShapes, kFlattenSoftmax, kNameAllAxes,
+    kLowerEinsum, kSqueezeConstants, kFuse, kSplitExperts, kFindOrigins, kEqualize, kRotate,
+    kNarrowToHalf;
 
 inline constexpr const PreparePass* kPrepareSchedule[] = {&kFixInitializers,
                                                           &kTrimInputs,
                                                           &kRememberNames,
+                                                          &kFixShapes,
+                                                          &kNhwcInputs,
                                                           &kOptimize,
                                                           &kConstantsToInitializers,
                                                           &kLiftBodyConstants,
