@@ -207,12 +207,13 @@ class WeightQuantizer {
                     const std::string& target,
                     const std::shared_ptr<weights::WeightStatistics>& statistics) {
     const graph::HeldInitializer& source = weight->source();
-    const auto quantize = [weight, statistics, &pool = pool_] {
+    const auto quantize = [weight, statistics, &pool = pool_](bool has_channels = false) {
       weights::IntegerWeight::Result result = weight->Quantize(pool, *statistics);
       weight->source().Release();
       std::vector<Tensor> tensors;
       tensors.push_back(std::move(result.codes));
-      tensors.push_back(std::move(result.scales));
+      tensors.push_back(std::move(has_channels ? result.multiples : result.scales));
+      if (has_channels) tensors.push_back(std::move(result.channel_scales));
       tensors.push_back(std::move(result.zero_points));
       return tensors;
     };
@@ -231,12 +232,15 @@ class WeightQuantizer {
                                  .scale_dims = weight->scale_dims(),
                                  .axis = weight->axis(),
                                  .block_size = is_per_block ? row.integer->block_size : 0,
+                                 .has_tensor_scale = weight->channel_axis().has_value(),
+                                 .channel_axis = weight->channel_axis(),
                                  .has_zero_points = true};
+      if (form.channel_axis) form.scale_type = DataType::kUInt8;
       if (is_per_block) form.FitBlocks(options_.fills_blocks);
       store_.StoreStandard(
           target, source, form,
           [quantize, form] {
-            std::vector<Tensor> tensors = quantize();
+            std::vector<Tensor> tensors = quantize(form.channel_axis.has_value());
             weights::FillBlocks(form, tensors[0]);
             return tensors;
           },

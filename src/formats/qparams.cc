@@ -41,10 +41,11 @@ double MultiplierAndShift(double scale) {
   return std::ldexp(std::min(multiplier, largest), -shift);
 }
 
-constexpr std::array<std::pair<std::string_view, ScaleKind>, 3> kScaleKinds{
+constexpr std::array<std::pair<std::string_view, ScaleKind>, 4> kScaleKinds{
     {{"float", ScaleKind::kFloat},
      {"power_of_two", ScaleKind::kPowerOfTwo},
-     {"int16", ScaleKind::kInt16}}};
+     {"int16", ScaleKind::kInt16},
+     {"lpbq", ScaleKind::kLpbq}}};
 
 }  // namespace
 
@@ -92,6 +93,7 @@ float AllowedScale(double scale, ScaleKind kind) {
   BITPRESS_DCHECK(scale > 0 && std::isfinite(scale));
   switch (kind) {
     case ScaleKind::kFloat:
+    case ScaleKind::kLpbq:  // all blocks of a channel decide it together
       return static_cast<float>(scale);
     case ScaleKind::kPowerOfTwo:
       return static_cast<float>(PowerOfTwo(scale, std::nearbyint));

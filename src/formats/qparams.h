@@ -19,6 +19,7 @@ enum class ScaleKind {
   kFloat,       // any float32
   kPowerOfTwo,  // 2^p, -127 <= p <= 127: a shift on hardware
   kInt16,       // M / 2^N with 0 <= N <= 16 and 1 <= M <= 32767: a multiplication and a shift
+  kLpbq,        // of blocks: M times the scale of their channel, 1 <= M <= 16
 };
 
 // The use of the codes of an integer tensor.

@@ -1,8 +1,9 @@
-// AIMET's encodings, versions 0.6.1, 1.0.0, 2.0.0 and 2.1.0 (LPBQ lies otherwise). The first two
-// count the codes of signed types as unsigned ones: value = (code + offset) * scale with codes from
-// 0 on.
+// AIMET's encodings, versions 0.6.1, 1.0.0, 2.0.0 and 2.1.0, which has LPBQ in the words of a
+// DequantizeLinear. The first two count the codes of signed types as unsigned ones: value = (code +
+// offset) * scale with codes from 0 on.
 #include <algorithm>
 #include <cmath>
+#include <span>
 #include <utility>
 
 #include "base/error.h"
@@ -18,6 +19,9 @@ using nlohmann::json;
 using nlohmann::ordered_json;
 using plan::Granularity;
 using plan::ObjectReader;
+
+// Returns whether the version has the words of QuantizeLinear.
+bool IsSecond(FileKind kind) { return kind == FileKind::kAimet200 || kind == FileKind::kAimet210; }
 
 // Returns the zero point that an offset means, which must be a whole number.
 int64_t ZeroPoint(double offset, IntegerBits type) {
@@ -96,6 +100,12 @@ Decision FromEncoding(const json& item, std::vector<std::string>& notes) {
   } else if (kind != "PER_TENSOR") {
     decision.granularity = Granularity::kPerBlock;
     decision.block_size = reader.Int("block_size");
+    if (kind == "LPBQ") {
+      decision.scale_kind = formats::ScaleKind::kLpbq;
+      // "bw" are the bits of codes times multiples.
+      if (reader.Has("compressed_bw"))
+        decision.format = IntegerName(reader.Int("compressed_bw"), type.is_signed);
+    }
     notes.push_back(
         fmt::format("'{}': the scales of its blocks ({}) are chosen anew", decision.value, kind));
     return decision;
@@ -124,6 +134,9 @@ Decision FromQuantizeLinear(const json& item, std::vector<std::string>& notes) {
   if (reader.Has("block_size") || reader.Has("per_block_int_scale")) {
     decision.granularity = Granularity::kPerBlock;
     decision.block_size = reader.Int("block_size");
+    const bool is_lpbq = item.contains("per_block_int_scale") ||
+                         (item.contains("y_scale") && item["y_scale"].is_object());
+    if (is_lpbq) decision.scale_kind = formats::ScaleKind::kLpbq;
     notes.push_back(fmt::format("'{}': the scales of its blocks are chosen anew", decision.value));
     return decision;
   }
@@ -212,12 +225,53 @@ ordered_json QuantizeLinearOf(const Decision& decision) {
   return item;
 }
 
+// Returns numbers in lists of lists, as an array of these dimensions prints.
+template <typename T>
+ordered_json Nested(std::span<const T> values, std::span<const int64_t> dims) {
+  ordered_json list = ordered_json::array();
+  if (dims.size() < 2) {
+    for (const T value : values) list.push_back(value);
+    return list;
+  }
+  const size_t length = values.size() / static_cast<size_t>(dims[0]);
+  for (int64_t i = 0; i < dims[0]; ++i) {
+    list.push_back(
+        Nested(values.subspan(static_cast<size_t>(i) * length, length), dims.subspan(1)));
+  }
+  return list;
+}
+
+// Returns what versions 2.0.0 and 2.1.0 say of scales that are multiples of those of channels.
+ordered_json LpbqOf(const Decision& decision, FileKind kind) {
+  const Decision::Multiples& given = *decision.multiples;
+  ordered_json item = {{"name", decision.value}, {"output_dtype", decision.format}};
+  const ordered_json multiples = Nested(std::span(given.values), given.dims);
+  if (kind == FileKind::kAimet210) {
+    item["y_scale"] = {{"x", multiples}, {"x_scale", given.channels}, {"axis", given.channel_axis}};
+  } else {
+    std::vector<int64_t> dims(given.dims.size(), 1);
+    dims[static_cast<size_t>(given.channel_axis)] = static_cast<int64_t>(given.channels.size());
+    item["per_channel_float_scale"] = Nested(std::span(given.channels), dims);
+    item["per_block_int_scale"] = multiples;
+  }
+  item["axis"] = decision.axis.value_or(1);
+  item["block_size"] = decision.block_size;
+  return item;
+}
+
 // Returns why the file cannot say a decision; "" if it can.
 std::string WhyNot(const Decision& decision, FileKind kind) {
   if (!IntegerBitsOf(decision.format)) return fmt::format("format {}", decision.format);
+  if (decision.multiples) {
+    if (!IsSecond(kind)) return "scales that are multiples of others (LPBQ): aimet-2.0.0 has them";
+    const Decision::Multiples& given = *decision.multiples;
+    const int64_t num_positions = NumElements(given.dims) /
+                                  given.dims[static_cast<size_t>(given.channel_axis)] /
+                                  given.dims[static_cast<size_t>(decision.axis.value_or(1))];
+    return num_positions == 1 ? "" : "LPBQ of a kernel with a scale for each of its positions";
+  }
   if (decision.params.empty()) return "no scale";
-  if (kind == FileKind::kAimet200 && decision.granularity == Granularity::kPerAxis &&
-      !decision.axis) {
+  if (IsSecond(kind) && decision.granularity == Granularity::kPerAxis && !decision.axis) {
     return "no axis";
   }
   return "";
@@ -251,13 +305,17 @@ ordered_json ToAimet(const Decisions& decisions, FileKind kind, std::vector<std:
       continue;
     }
     const IntegerBits type = *IntegerBitsOf(decision.format);
-    ordered_json& all =
-        decision.is_constant && kind != FileKind::kAimet200 ? constants : activations;
+    ordered_json& all = decision.is_constant && !IsSecond(kind) ? constants : activations;
     if (kind == FileKind::kAimet061) all[decision.value] = ListOf(decision, type);
     if (kind == FileKind::kAimet100) all.push_back(EncodingOf(decision, type));
-    if (kind == FileKind::kAimet200) all.push_back(QuantizeLinearOf(decision));
+    if (IsSecond(kind)) {
+      all.push_back(decision.multiples ? LpbqOf(decision, kind) : QuantizeLinearOf(decision));
+    }
   }
-  if (kind == FileKind::kAimet200) return {{"version", "2.0.0"}, {"encodings", activations}};
+  if (IsSecond(kind)) {
+    return {{"version", kind == FileKind::kAimet200 ? "2.0.0" : "2.1.0"},
+            {"encodings", activations}};
+  }
   return {{"version", is_list ? "1.0.0" : "0.6.1"},
           {"activation_encodings", activations},
           {"param_encodings", constants}};

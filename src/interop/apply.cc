@@ -78,6 +78,7 @@ void TakeInteger(const Decision& decision, const formats::FormatSpec& spec, Tens
   }
   IntegerTreatment taken;
   if (row.integer) taken.range = row.integer->range;
+  if (decision.scale_kind == formats::ScaleKind::kLpbq) taken.scale_kind = decision.scale_kind;
   taken.granularity = decision.granularity;
   taken.block_size = decision.block_size;
   taken.is_symmetric = decision.is_symmetric;

@@ -30,15 +30,17 @@ enum class FileKind {
   kAimet061,   // Qualcomm AIMET's encodings: a list of scales for each name
   kAimet100,   // the same, an object for each tensor
   kAimet200,   // the same in the words of ONNX's QuantizeLinear
+  kAimet210,   // the same, with the scales of blocks (LPBQ) in these words, too
   kOverrides,  // ONNX Runtime's TensorQuantOverrides
   kNncf,       // the IgnoredScope of NNCF: which operators stay float
   kGenai,      // the QuantConfig of ONNX Runtime GenAI's model builder: weights of a decoder
   kQuark,      // the QConfig of AMD Quark
 };
-inline constexpr std::array<std::pair<std::string_view, FileKind>, 7> kFileKindWords{
+inline constexpr std::array<std::pair<std::string_view, FileKind>, 8> kFileKindWords{
     {{"aimet-0.6.1", FileKind::kAimet061},
      {"aimet-1.0.0", FileKind::kAimet100},
      {"aimet-2.0.0", FileKind::kAimet200},
+     {"aimet-2.1.0", FileKind::kAimet210},
      {"onnxruntime", FileKind::kOverrides},
      {"nncf", FileKind::kNncf},
      {"genai", FileKind::kGenai},
@@ -58,6 +60,14 @@ struct Decision {
   bool is_dynamic = false;  // its scale is computed at run time
   // One for the tensor, or one for each index of the axis. Empty: the file gives no scales.
   std::vector<formats::QParams> params = {};
+  // The scales of blocks that are multiples of those of channels (LPBQ), if the file gives them.
+  struct Multiples {
+    std::vector<float> channels = {};
+    int64_t channel_axis = 0;
+    std::vector<int64_t> dims = {};    // of the multiples: a weight's, with blocks along the axis
+    std::vector<int64_t> values = {};  // 1 to 16
+  };
+  std::optional<Multiples> multiples = {};
   // The first elements of a constant, if the file holds them, and how far rounding to another code
   // moves each.
   struct FirstValue {
@@ -106,6 +116,10 @@ std::string Write(const Decisions& decisions, FileKind kind, std::vector<std::st
 
 // Returns a plan that says what was decided, for rules about plans. It cannot be carried out.
 plan::QuantPlan AsPlan(const Decisions& decisions);
+
+// Gives rules the names that operators without one have here (their first output), where the file
+// calls them by type and number in the given model, as NNCF does: "Conv_nncf_7".
+void NameUnnamed(Decisions& decisions, const graph::Model& given);
 
 // Gives a configuration the settings and rules of the decisions, before a plan is made of it.
 void Configure(const Decisions& decisions, plan::QuantConfig& config);

@@ -84,8 +84,8 @@ int64_t BlockSizeOf(ObjectReader& reader) {
   return text == "per_channel" || text == "0" ? 0 : reader.Int("block_size");
 }
 
-// Reads what an override selects. Returns nothing, with a note, where no rule can say that.
-std::optional<plan::Rule> MatchOf(const json& match, std::vector<std::string>& notes) {
+// Reads what an override selects, and notes what no rule can say.
+plan::Rule MatchOf(const json& match, std::vector<std::string>& notes) {
   ObjectReader reader(match, "match");
   plan::Rule rule;
   const auto strings = [&](const char* key, std::vector<std::string>& list) {
@@ -100,24 +100,30 @@ std::optional<plan::Rule> MatchOf(const json& match, std::vector<std::string>& n
   }
   const std::string preset = reader.Has("preset") ? reader.String("preset") : "";
   reader.Finish();
-  if (preset == "last_matmul") rule.roles = {"lm_head"};
-  if (preset.empty() || preset == "last_matmul") return rule;
-  if (preset != "mixed_layers" && preset != "linear_attn") {
+  if (preset == "last_matmul") {
+    rule.roles = {"lm_head"};
+  } else if (preset == "mixed_layers") {
+    rule.roles = {"attn_qkv", "attn_v", "mlp_down"};
+    rule.layers = {std::string(plan::kMixedLayers)};
+    rule.is_optional = true;  // no model has all three roles
+  } else if (preset == "linear_attn") {
+    rule.nodes = {R"(/model/layers\.\d+/linear_attn/(qkv_proj|z_proj|out_proj)/MatMul)"};
+    rule.is_optional = true;  // as for the builder, in models without such layers
+    notes.emplace_back(
+        "overrides: of the preset 'linear_attn' the projections are taken; name the MLPs of these "
+        "layers (--rule \"roles=mlp_gate;mlp_up;mlp_down layers=0-2: weights=...\")");
+  } else if (!preset.empty()) {
     Fail(ErrorCode::kInvalidArgument,
          "preset '{}' is not one of last_matmul, mixed_layers, linear_attn", preset);
   }
-  notes.push_back(fmt::format(
-      "overrides: the preset '{}' is left out, because its layers follow from the size of the "
-      "model: name them (--rule \"roles=attn_v;mlp_down layers=0-3: weights=...\")",
-      preset));
-  return std::nullopt;
+  return rule;
 }
 
 void ReadOverrides(const json& overrides, bool is_symmetric, Decisions& decisions) {
   std::vector<plan::Rule> rules;
   for (const json& item : overrides) {
     ObjectReader reader(item, "override");
-    std::optional<plan::Rule> rule = MatchOf(reader.Object("match"), decisions.notes);
+    plan::Rule rule = MatchOf(reader.Object("match"), decisions.notes);
     const bool is_excluded = reader.Has("exclude") && reader.Bool("exclude");
     const bool has_type = reader.Has("type");
     if (is_excluded == has_type) {
@@ -126,9 +132,8 @@ void ReadOverrides(const json& overrides, bool is_symmetric, Decisions& decision
     const std::string format =
         is_excluded ? "none" : CodesOf(BuilderTypeNamed(reader.String("type")), is_symmetric);
     reader.Finish();
-    if (!rule) continue;
-    rule->settings = {{"weights", format}, {"embeddings", format}};
-    rules.push_back(*std::move(rule));
+    rule.settings = {{"weights", format}, {"embeddings", format}};
+    rules.push_back(std::move(rule));
   }
   // The first override that fits counts, and of rules the last one.
   decisions.rules.insert(decisions.rules.end(), rules.rbegin(), rules.rend());

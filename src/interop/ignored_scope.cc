@@ -2,6 +2,7 @@
 // tools around OpenVINO. It says which operators stay float, so that its reading is rules.
 #include <algorithm>
 #include <array>
+#include <map>
 #include <utility>
 
 #include "base/error.h"
@@ -17,6 +18,9 @@ using plan::ObjectReader;
 
 constexpr std::array<const char*, 5> kScopeKeys = {"names", "patterns", "types", "subgraphs",
                                                    "validate"};
+
+// NNCF names operators without a name by their type, this, and their place in the model.
+constexpr std::string_view kUnnamed = "_nncf_";
 
 // OpenVINO's types of operators that ONNX has under another name. Convolutions are absent: OpenVINO
 // has two types for them, by groups.
@@ -98,6 +102,22 @@ Decisions FromIgnoredScope(const json& file) {
     decisions.notes.push_back(fmt::format("'{}' is left out: only ignored_scope is read", key));
   }
   return decisions;
+}
+
+void NameUnnamed(Decisions& decisions, const graph::Model& given) {
+  std::map<std::string, std::string> outputs;
+  const std::vector<graph::Node> nodes = given.Nodes();
+  for (size_t i = 0; i < nodes.size(); ++i) {
+    if (!nodes[i].name().empty() || nodes[i].num_outputs() == 0) continue;
+    outputs.emplace(fmt::format("{}{}{}", nodes[i].op_type(), kUnnamed, i), nodes[i].output(0));
+  }
+  for (plan::Rule& rule : decisions.rules) {
+    for (std::vector<std::string>* const words : {&rule.names, &rule.from, &rule.to}) {
+      for (std::string& word : *words) {
+        if (const auto found = outputs.find(word); found != outputs.end()) word = found->second;
+      }
+    }
+  }
 }
 
 ordered_json ToIgnoredScope(const Decisions& decisions, std::vector<std::string>& notes) {

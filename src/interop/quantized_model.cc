@@ -2,6 +2,7 @@
 // DequantizeLinear, codes behind DequantizeLinear, MatMulNBits or QMoE, and our quantizers and
 // packed weights of block formats.
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <cstring>
 #include <limits>
@@ -13,6 +14,7 @@
 #include "base/text.h"
 #include "interop/decisions.h"
 #include "interop/files.h"
+#include "ops/hand_decoders.h"
 #include "ops/operator_traits.h"
 #include "ops/quantizer_nodes.h"
 
@@ -51,6 +53,7 @@ class ModelReader {
     for (const Node& node : model_.AllNodes()) {
       if (IsOneOf(node, kDequantizers)) ReadPair(node);
       if (node.op_type() == "MatMulNBits") ReadProduct(node);
+      if (node.op_type() == "Cast") ReadHandMade(node);
       if (node.op_type() == "QMoE" && node.GetString("quant_type", "int") == "int") {
         ReadExperts(node);
       }
@@ -103,6 +106,7 @@ class ModelReader {
   }
 
   void ReadPair(const Node& node) {
+    if (GivesScales(node)) return;
     const std::string codes = node.input(0);
     const std::optional<Node> quantizer = model_.Producer(codes);
     if (quantizer && !IsOneOf(*quantizer, kQuantizers)) return;
@@ -137,6 +141,7 @@ class ModelReader {
     const std::string& scale_name = node.input(1);
     const DataType type = model_.InfoOf(has_zeros ? node.input(2) : node.input(0)).type;
     decision.block_size = node.GetInt("block_size", 0);
+    if (ReadMultiples(node, type, decision)) return type;
     if (!model_.IsInitializer(scale_name)) {
       decisions_.notes.push_back(fmt::format("'{}': its scale is no constant", decision.value));
       decision.is_dynamic = !decision.is_constant;
@@ -164,6 +169,95 @@ class ModelReader {
                             IsMiddle(type, zeros[0]);
     for (size_t i = 0; i < values.size(); ++i) decision.params.push_back({values[i], zeros[i]});
     return type;
+  }
+
+  // Reads a weight that a Cast, a Sub and a Mul decode, with one scale or one for each channel.
+  void ReadHandMade(const Node& cast) {
+    const std::optional<ops::HandDecoder> decoder = ops::HandDecoderAt(model_, cast);
+    if (!decoder) return;
+    const graph::InitializerView codes = model_.Initializer(decoder->codes);
+    const graph::InitializerView scales = model_.Initializer(decoder->scales);
+    Decision decision{.value = FloatNameOf(decoder->codes),
+                      .uses = UsesOf(decoder->weight),
+                      .is_constant = true,
+                      .format = ToLower(DataTypeName(codes.type))};
+    const auto refuse = [&](std::string_view why) {
+      decisions_.notes.push_back(fmt::format("'{}': {}", decision.value, why));
+    };
+    const int64_t num_scales = NumElements(scales.dims);
+    if (scales.type != DataType::kFloat) return refuse("its scales are no FLOAT");
+    std::vector<float> zeros(static_cast<size_t>(num_scales));
+    if (!decoder->zero_points.empty()) {
+      const graph::InitializerView view = model_.Initializer(decoder->zero_points);
+      const bool is_one = NumElements(view.dims) == 1;
+      if (view.type != DataType::kFloat || (!is_one && NumElements(view.dims) != num_scales)) {
+        return refuse("its zero points are no FLOAT, or not one for each scale");
+      }
+      for (size_t i = 0; i < zeros.size(); ++i) zeros[i] = view.values<float>()[is_one ? 0 : i];
+    }
+    if (num_scales > 1) {
+      // The dimension of the scales that is not 1 is that of the channels.
+      const auto longest = std::ranges::max_element(scales.dims);
+      const auto from_end = scales.dims.end() - longest;
+      const auto axis = static_cast<int64_t>(codes.dims.size()) - from_end;
+      if (*longest != num_scales || axis < 0 ||
+          codes.dims[static_cast<size_t>(axis)] != num_scales) {
+        return refuse("its scales are not those of channels");
+      }
+      decision.granularity = Granularity::kPerAxis;
+      decision.axis = axis;
+    }
+    for (size_t i = 0; i < zeros.size(); ++i) {
+      decision.params.push_back({scales.values<float>()[i], std::lround(zeros[i])});
+      decision.is_symmetric =
+          decision.is_symmetric && IsMiddle(codes.type, decision.params.back().zero_point);
+    }
+    decision.first_values = FirstValues(decoder->codes, decision);
+    Add(std::move(decision));
+  }
+
+  // Returns whether what a DequantizeLinear gives are scales of another one.
+  bool GivesScales(const Node& node) const {
+    const std::vector<graph::Use> uses = model_.AllUses(node.output(0));
+    return !uses.empty() && std::ranges::all_of(uses, [](const graph::Use& use) {
+      return use.input_index == 1 && use.node.op_type() == "DequantizeLinear";
+    });
+  }
+
+  // Reads scales that are themselves integers behind a DequantizeLinear with one for each channel,
+  // as LPBQ has them. Returns whether they are.
+  bool ReadMultiples(const Node& dequantizer, DataType type, Decision& decision) const {
+    const std::optional<Node> node = model_.Producer(dequantizer.input(1));
+    if (!node || node->op_type() != "DequantizeLinear" || node->HasAttribute("block_size") ||
+        !IntegerBitsOf(ToLower(DataTypeName(type))) || !model_.IsInitializer(node->input(0)) ||
+        !model_.IsInitializer(node->input(1))) {
+      return false;
+    }
+    const graph::InitializerView codes = model_.Initializer(node->input(0));
+    const graph::InitializerView channels = model_.Initializer(node->input(1));
+    if (!IntegerBitsOf(ToLower(DataTypeName(codes.type))) || channels.type != DataType::kFloat) {
+      return false;
+    }
+    const auto rank = static_cast<int64_t>(codes.dims.size());
+    const auto axis_of = [&](const Node& reader) {
+      const int64_t axis = reader.GetInt("axis", 1);
+      return axis < 0 ? axis + rank : axis;
+    };
+    const int64_t axis = axis_of(*node), block_axis = axis_of(dequantizer);
+    if (std::min(axis, block_axis) < 0 || std::max(axis, block_axis) >= rank ||
+        axis == block_axis || NumElements(codes.dims) == 0 || decision.block_size < 1 ||
+        codes.dims[static_cast<size_t>(axis)] != NumElements(channels.dims)) {
+      return false;
+    }
+    decision.granularity = Granularity::kPerBlock;
+    decision.axis = block_axis;
+    decision.scale_kind = formats::ScaleKind::kLpbq;
+    const std::span<const float> values = channels.values<float>();
+    decision.multiples = {.channels = {values.begin(), values.end()},
+                          .channel_axis = axis,
+                          .dims = {codes.dims.begin(), codes.dims.end()},
+                          .values = Integers(codes, NumElements(codes.dims))};
+    return true;
   }
 
   // Returns the first values of a constant of floats, or of codes with scales.

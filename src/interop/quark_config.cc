@@ -212,8 +212,14 @@ ordered_json SpecFor(const Decision& decision, std::vector<std::string>& notes) 
                                 plan::RangeMethodName(decision.range)));
     method = "CalibMethod.MinMax";
   }
+  std::string scale = WordIn<formats::ScaleKind>(kScaleTypes, decision.scale_kind, "ScaleType");
+  if (scale.empty()) {
+    notes.push_back(fmt::format("'{}': its scale kind is left out: {}", decision.value,
+                                formats::ScaleKindName(decision.scale_kind)));
+    scale = "ScaleType.Float32";
+  }
   return {{"symmetric", decision.is_symmetric},
-          {"scale_type", WordIn<formats::ScaleKind>(kScaleTypes, decision.scale_kind, "ScaleType")},
+          {"scale_type", scale},
           {"calibration_method", method},
           {"quant_granularity",
            WordIn<Granularity>(kGranularities, decision.granularity, "QuantGranularity")},

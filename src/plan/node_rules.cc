@@ -1,6 +1,7 @@
 #include "plan/node_rules.h"
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "base/error.h"
@@ -109,7 +110,11 @@ void NodeRules::Compile(Rule rule, std::string label, std::string reason) {
   compiled.nodes = CompilePatterns(compiled.rule.nodes);
   compiled.tensors = CompilePatterns(compiled.rule.tensors);
   for (const std::string& range : compiled.rule.layers) {
-    compiled.layers.push_back(ParseLayerRange(range));
+    if (range == kMixedLayers) {
+      std::ranges::move(MixedLayers(NumLayers()), std::back_inserter(compiled.layers));
+    } else {
+      compiled.layers.push_back(ParseLayerRange(range));
+    }
   }
   WithContext(compiled.label, [&] {
     CheckWords(compiled);
@@ -207,6 +212,14 @@ void NodeRules::CheckWords(const Compiled& compiled) {
   check_exact(rule.not_names, names, "no node's name");
 }
 
+int64_t NodeRules::NumLayers() const {
+  int64_t last_layer = -1;
+  for (const auto& [output, place] : roles_.all()) {
+    last_layer = std::max(last_layer, place.layer.value_or(-1));
+  }
+  return last_layer + 1;
+}
+
 void NodeRules::CheckPlaces(const Compiled& compiled) const {
   const Rule& rule = compiled.rule;
   if (rule.roles.empty() && rule.layers.empty()) return;
@@ -215,11 +228,8 @@ void NodeRules::CheckPlaces(const Compiled& compiled) const {
          "no node of the model has a role: it is no transformer that is known as one");
   }
   std::set<std::string> known;
-  int64_t last_layer = -1;
-  for (const auto& [output, place] : roles_.all()) {
-    known.emplace(ops::LayerRoleName(place.role));
-    last_layer = std::max(last_layer, place.layer.value_or(-1));
-  }
+  const int64_t last_layer = NumLayers() - 1;
+  for (const auto& [output, place] : roles_.all()) known.emplace(ops::LayerRoleName(place.role));
   for (const std::string& role : rule.roles) {
     if (known.contains(role)) continue;
     Fail(ErrorCode::kInvalidArgument, "no node of the model is '{}'; its nodes are {}", role,

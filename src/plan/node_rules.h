@@ -67,6 +67,8 @@ class NodeRules {
   // Throws if a word of the rule fits nothing; notes it if the rule is optional.
   void CheckWords(const Compiled& compiled);
   void CheckPlaces(const Compiled& compiled) const;
+  // Returns the number of layers of the transformer; 0 if it is none.
+  int64_t NumLayers() const;
   // The role and the layer of a node, as far as it has them.
   struct Place {
     std::optional<ops::LayerRole> role;

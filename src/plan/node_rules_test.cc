@@ -235,6 +235,7 @@ TEST(NodeRules, RolesAndLayersOfTransformers) {
   EXPECT_EQ(PlaceRule("roles=attn_v;mlp_down"), "v0 down0 v1");
   EXPECT_EQ(PlaceRule("roles=attn_v layers=1"), "v1");
   EXPECT_EQ(PlaceRule("layers=1"), "q1 k1 v1 o1");
+  EXPECT_EQ(PlaceRule("roles=attn_v layers=mixed"), "v0");  // the first eighth
   EXPECT_EQ(PlaceRule("layers=0-1 nodes=[qk].*"), "q0 k0 q1 k1");
   EXPECT_EQ(PlaceRule("roles=lm_head"), "head");
   EXPECT_THAT(PlaceRule("roles=mlp_gate"), HasSubstr("no node of the model is 'mlp_gate'"));

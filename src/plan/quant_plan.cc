@@ -41,6 +41,19 @@ void CheckWeight(const TensorPlan& row, const graph::Model& model) {
   }
 }
 
+// Throws if the scales are whole multiples of those of channels, and are not those of blocks.
+void CheckScaleKind(const TensorPlan& row) {
+  if (!row.integer || row.integer->scale_kind != formats::ScaleKind::kLpbq) return;
+  const bool fits = row.role == Role::kWeight && row.integer->is_symmetric &&
+                    row.integer->granularity == Granularity::kPerBlock &&
+                    ElementBits(row.Spec().onnx_type) <= 8;
+  if (!fits) {
+    Fail(ErrorCode::kInvalidArgument,
+         "scale kind lpbq is for symmetric weights in blocks, of up to 8 bits "
+         "(weight_granularity=per_block, weight_symmetric=true)");
+  }
+}
+
 void CheckUse(const TensorPlan& row, const TensorUse& use, const NodeIndex& nodes,
               const graph::Model& model) {
   const graph::Node node = nodes.Find(use);
@@ -105,6 +118,7 @@ void CheckRow(const QuantPlan& plan, const TensorPlan& row, const NodeIndex& nod
     if (is_replaced) return;
     CheckWeight(row, model);
   }
+  CheckScaleKind(row);
   CheckAxis(row, model.InfoOf(row.value));
   if (!row.through.empty()) CheckAxis(row.ThroughRow(), model.InfoOf(row.value));
   for (const TensorUse& use : row.uses) CheckUse(row, use, nodes, model);

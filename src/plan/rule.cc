@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
 #include <system_error>
 
 #include "base/error.h"
@@ -73,7 +74,9 @@ Rule ParseRule(std::string_view text) {
 
 void CheckRule(const Rule& rule) {
   for (const std::string& role : rule.roles) ops::ParseLayerRole(role);
-  for (const std::string& range : rule.layers) ParseLayerRange(range);
+  for (const std::string& range : rule.layers) {
+    if (range != kMixedLayers) ParseLayerRange(range);
+  }
   bool selects = false;
   for (const RuleSelector& selector : kRuleSelectors) {
     for (const std::string& word : rule.*selector.list) {
@@ -117,7 +120,7 @@ std::string RuleSelectorWords() {
   return "op_types=TYPE[;TYPE...], not_op_types=TYPE[;...], names=NODE[;...], "
          "not_names=NODE[;...], "
          "nodes=REGEX[;...], tensors=REGEX[;...], from=VALUE_OR_NODE[;...], "
-         "to=VALUE_OR_NODE[;...], roles=ROLE[;...], layers=N[-M][;...]";
+         "to=VALUE_OR_NODE[;...], roles=ROLE[;...], layers=N[-M][;...] or mixed";
 }
 
 LayerRange ParseLayerRange(std::string_view word) {
@@ -130,9 +133,20 @@ LayerRange ParseLayerRange(std::string_view word) {
   }
   if (read.ec != std::errc() || read.ptr != end || range.first < 0 || range.last < range.first) {
     Fail(ErrorCode::kInvalidArgument,
-         "layers: '{}' is neither the number of a layer, from 0, nor a range such as 0-3", word);
+         "layers: '{}' is neither the number of a layer, from 0, nor a range such as 0-3, nor {}",
+         word, kMixedLayers);
   }
   return range;
+}
+
+std::vector<LayerRange> MixedLayers(int64_t num_layers) {
+  std::vector<LayerRange> ranges;
+  const auto eighth = static_cast<int64_t>(std::nearbyint(static_cast<double>(num_layers) / 8));
+  for (int64_t i = 0; i < num_layers; ++i) {
+    const bool is_end = 8 * i < num_layers || 8 * i >= 7 * num_layers;
+    if (is_end || (i + 3 - eighth % 3) % 3 == 2) ranges.push_back({i, i});
+  }
+  return ranges;
 }
 
 }  // namespace bitpress::plan

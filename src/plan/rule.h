@@ -37,7 +37,7 @@ struct Rule {
   std::vector<std::string> to = {};
   // Roles in transformers, such as "attn_v" (ops/layer_roles.h).
   std::vector<std::string> roles = {};
-  // Numbers of layers of transformers, from 0, or ranges of them: "0-3".
+  // Numbers of layers of transformers, from 0, ranges of them ("0-3"), or "mixed" (MixedLayers).
   std::vector<std::string> layers = {};
   // The selected nodes and tensors stay float.
   bool exclude = false;
@@ -72,6 +72,12 @@ struct LayerRange {
 };
 // Reads "5" or "0-3". Throws Error(kInvalidArgument).
 LayerRange ParseLayerRange(std::string_view word);
+
+// The word for the layers that MixedLayers returns.
+inline constexpr std::string_view kMixedLayers = "mixed";
+// Returns the layers that llama.cpp gives more bits in its mixed types, and ONNX Runtime GenAI's
+// builder with mixed_layers: the first and the last eighth, and every third between.
+std::vector<LayerRange> MixedLayers(int64_t num_layers);
 
 // Reads "SELECTOR[ SELECTOR...]: SETTING[, SETTING...]", where a selector is `op_types=Conv;Gemm`
 // and a setting `weights=int4` or one of the words `exclude`, `optional`. Throws

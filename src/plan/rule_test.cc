@@ -44,6 +44,7 @@ TEST(ParseRule, RolesAndLayers) {
   EXPECT_THAT(rule.layers, ElementsAre("0-3", "29"));
   EXPECT_EQ(ParseRule(RuleText(rule)), rule);
   EXPECT_EQ(ParseLayerRange("29").last, 29);
+  EXPECT_THAT(ParseRule("layers=mixed: weights=mx9").layers, ElementsAre("mixed"));
   EXPECT_EQ(ParseLayerRange("2-17").first, 2);
   EXPECT_THAT(RuleErrorOf("roles=attn_w: weights=mx9"), HasSubstr("did you mean 'attn_"));
   EXPECT_THAT(RuleErrorOf("rols=attn_v: weights=mx9"), HasSubstr("did you mean 'roles'"));

@@ -9,6 +9,7 @@
 #include "base/text.h"
 #include "formats/format_spec.h"
 #include "ops/compute_ops.h"
+#include "ops/hand_decoders.h"
 #include "ops/operator_traits.h"
 #include "ops/quantizer_nodes.h"
 #include "ops/web_operators.h"
@@ -250,6 +251,13 @@ Found DecodesForFloats(const Node& node, const PlannedModel& planned) {
   return Truth(false, "");
 }
 
+Found DecodesByHand(const Node& node, const PlannedModel& planned) {
+  const std::optional<ops::HandDecoder> decoder = ops::HandDecoderAt(planned.model(), node);
+  if (!decoder) return Truth(false, "");
+  return Truth(true, fmt::format("the codes '{}' of the weight of {}", decoder->codes,
+                                 decoder->reader.node.Describe()));
+}
+
 // Returns by how many bits the products of a layer are shifted to the codes of its output, if its
 // scales are known powers of two.
 Found ShiftOf(const Node& node, const PlannedModel& planned) {
@@ -409,6 +417,9 @@ constexpr ConditionRow kRows[] = {
     {.key = "decodes_for_floats",
      .meaning = "a DequantizeLinear of a weight that is multiplied with floats",
      .of_node = DecodesForFloats},
+    {.key = "decodes_by_hand",
+     .meaning = "a Cast of whole numbers that a Mul makes the weight of a product",
+     .of_node = DecodesByHand},
     {.key = "shift",
      .kind = Kind::kRange,
      .meaning = "bits by which products with power-of-two scales are shifted to the output: "

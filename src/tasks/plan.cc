@@ -8,6 +8,7 @@
 #include "plan/make_plan.h"
 #include "plan/target_profile.h"
 #include "rewrite/prepare.h"
+#include "runtime/machine.h"
 #include "tasks/passes.h"
 
 namespace bitpress::tasks {
@@ -67,7 +68,8 @@ plan::QuantPlan MakePlan(const fs::path& model, plan::QuantConfig config,
 plan::QuantPlan MakePlanLike(const fs::path& file, const fs::path& model, plan::QuantConfig config,
                              interop::ImportReport& report, rewrite::Preparation preparation,
                              const graph::PassNames& disabled_passes, const Target& target) {
-  const interop::Decisions decisions = interop::ReadDecisions(file);
+  interop::Decisions decisions = interop::ReadDecisions(file);
+  if (!decisions.rules.empty()) interop::NameUnnamed(decisions, runtime::LoadPortable(model));
   return Make(model, std::move(config), preparation, disabled_passes, target, &decisions, &report);
 }
 

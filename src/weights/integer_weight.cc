@@ -17,6 +17,8 @@ namespace {
 using formats::QParams;
 using plan::Granularity;
 
+constexpr float kMostMultiple = 16;  // of LPBQ: codes of 4 bits times multiples are codes of 8 bits
+
 std::vector<float> ToFloats(const graph::HeldInitializer& source) {
   std::vector<float> values(static_cast<size_t>(NumElements(source.dims)));
   if (source.type == DataType::kFloat16) {
@@ -192,8 +194,55 @@ std::vector<QParams> IntegerWeight::ComputeParams(ThreadPool& pool) const {
           [&](size_t element) { return ParamsIndexOf(element); }, pool);
     }
   }
+  if (given_.empty() && channel_axis()) MakeMultiples(values, params, pool);
   RaiseForBiases(params);
   return params;
+}
+
+std::optional<int64_t> IntegerWeight::channel_axis() const {
+  if (spec_.scale_kind != formats::ScaleKind::kLpbq || scale_dims_.size() < 2) return std::nullopt;
+  return axis_ == 0 ? 1 : axis_ - 1;
+}
+
+size_t IntegerWeight::ChannelOf(size_t parameter) const {
+  const auto axis = static_cast<size_t>(*channel_axis());
+  const auto stride = static_cast<size_t>(NumElements(std::span(scale_dims_).subspan(axis + 1)));
+  return parameter / stride % static_cast<size_t>(scale_dims_[axis]);
+}
+
+void IntegerWeight::MakeMultiples(std::span<const float> values, std::vector<QParams>& params,
+                                  ThreadPool& pool) const {
+  // The scale of a block of zeros says nothing.
+  std::vector<float> largest(params.size());
+  for (size_t i = 0; i < values.size(); ++i) {
+    float& of_block = largest[ParamsIndexOf(i)];
+    of_block = std::max(of_block, std::abs(values[i]));
+  }
+  std::vector<float> channels(
+      static_cast<size_t>(scale_dims_[static_cast<size_t>(*channel_axis())]));
+  for (size_t i = 0; i < params.size(); ++i) {
+    float& of_channel = channels[ChannelOf(i)];
+    if (largest[i] > 0) of_channel = std::max(of_channel, params[i].scale);
+  }
+  std::vector<std::vector<float>> members(params.size());
+  for (size_t i = 0; i < values.size(); ++i) members[ParamsIndexOf(i)].push_back(values[i]);
+  pool.ParallelFor(params.size(), [&](size_t i) {
+    float unit = channels[ChannelOf(i)] / kMostMultiple;
+    if (!(unit >= std::numeric_limits<float>::min())) unit = 1;
+    const QParams given = params[i];
+    params[i].scale = unit;
+    if (largest[i] == 0) return;
+    // Rounding down clips the largest element, rounding up coarsens all of them.
+    double least = std::numeric_limits<double>::infinity();
+    for (const float multiple :
+         {std::floor(given.scale / unit), std::floor(given.scale / unit) + 1}) {
+      const QParams candidate{std::clamp(multiple, 1.0F, kMostMultiple) * unit, given.zero_point};
+      const double error = kernels::SumOfSquaredErrors(members[i], candidate, spec_);
+      if (error >= least) continue;
+      least = error;
+      params[i] = candidate;
+    }
+  });
 }
 
 PairLoss IntegerWeight::LossOfPairs(ThreadPool& pool) const {
@@ -315,6 +364,28 @@ IntegerWeight::Result IntegerWeight::Quantize(ThreadPool& pool,
     zero_points.push_back(params_[i].zero_point);
   }
   result.zero_points = Store(code_type_, scale_dims_, zero_points, pool);
+  if (const std::optional<int64_t> axis = channel_axis()) {
+    // The largest multiple in a channel is 16, unless all of its blocks are zeros.
+    const int64_t num_channels = scale_dims_[static_cast<size_t>(*axis)];
+    result.channel_scales = {
+        DataType::kFloat,
+        {num_channels},
+        std::vector<std::byte>(static_cast<size_t>(num_channels) * sizeof(float))};
+    const std::span<float> channels = result.channel_scales.values<float>();
+    for (size_t i = 0; i < params_.size(); ++i) {
+      channels[ChannelOf(i)] = std::max(channels[ChannelOf(i)], params_[i].scale / kMostMultiple);
+    }
+    std::vector<int64_t> multiples;
+    for (size_t i = 0; i < params_.size(); ++i) {
+      multiples.push_back(std::lround(params_[i].scale / channels[ChannelOf(i)]));
+      const float scale = static_cast<float>(multiples.back()) * channels[ChannelOf(i)];
+      if (scale != params_[i].scale) {
+        Fail(ErrorCode::kInvalidArgument, "{}: '{}' has scales that are no multiples (lpbq)",
+             reader_, value_);
+      }
+    }
+    result.multiples = Store(DataType::kUInt8, scale_dims_, multiples, pool);
+  }
   return result;
 }
 

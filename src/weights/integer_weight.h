@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -60,12 +61,17 @@ class IntegerWeight {
   IntegerLayout Layout() const;
   // Returns the axis along which scales differ; 0 per tensor.
   int64_t axis() const { return axis_; }
+  // Returns the axis of the channels whose blocks have whole multiples of one scale (LPBQ).
+  std::optional<int64_t> channel_axis() const;
 
   // The tensors of a quantized weight.
   struct Result {
     Tensor codes;        // the weight's shape; codes of 2 and 4 bits lie several to a byte
     Tensor scales;       // float32, scale_dims
     Tensor zero_points;  // the codes' type, scale_dims
+    // Of LPBQ: the scales are multiples (uint8, scale_dims) of those of channels (float32).
+    Tensor multiples = {};
+    Tensor channel_scales = {};
   };
   // Quantizes the weight and fills in the errors of `statistics`. Throws Error(kInvalidModel) if
   // codes would mean infinity.
@@ -88,6 +94,12 @@ class IntegerWeight {
   std::vector<formats::QParams> ComputeParams(ThreadPool& pool) const;
   // Chooses the parameters by the range method alone.
   std::vector<formats::QParams> ChooseParams(std::span<const float> values, ThreadPool& pool) const;
+  // Makes the scales of blocks whole multiples, 1 to 16, of a sixteenth of the largest one in their
+  // channel: of the two beside a scale the one with less squared error.
+  void MakeMultiples(std::span<const float> values, std::vector<formats::QParams>& params,
+                     ThreadPool& pool) const;
+  // Returns the index of the channel that a parameter is of.
+  size_t ChannelOf(size_t parameter) const;
   void RaiseForBiases(std::vector<formats::QParams>& params) const;
   // Changes the codes of x whose pair sums do not fit, and y with them. In a weight with such pairs
   // it also changes codes whose errors add up. Returns the number of pairs that did not fit.

@@ -17,6 +17,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -42,6 +43,8 @@ struct StandardForm {
   int64_t block_size = 0;         // 0: no blocks
   int64_t num_filled = 0;         // codes of 0 behind the axis, which fill up the last block
   bool has_tensor_scale = false;  // a FLOAT that the scales of the blocks are multiplied by
+  // The axis of scales that has such a FLOAT for each of its indices (LPBQ); nothing: one for all.
+  std::optional<int64_t> channel_axis = {};
   bool has_zero_points = false;
 
   // Makes blocks no longer than their axis. If `fills`, codes of 0 follow so that they divide it.

@@ -103,12 +103,18 @@ void WeightStore::StoreStandard(const std::string& target, const graph::HeldInit
   }
   if (form.has_tensor_scale) {
     const std::string scales = model_.FreshName(target + "_scales");
+    std::vector<int64_t> channels;
+    std::vector<std::pair<std::string, graph::Attribute>> attributes;
+    if (form.channel_axis) {
+      channels = {form.scale_dims[static_cast<size_t>(*form.channel_axis)]};
+      attributes = {{"axis", *form.channel_axis}};
+    }
     model_.InsertNode({model_.FreshNodeName(target + "_dequantize_scales"),
                        "DequantizeLinear",
                        "",
-                       {node.inputs[1], add("_scale", DataType::kFloat, {})},
+                       {node.inputs[1], add("_scale", DataType::kFloat, channels)},
                        {scales},
-                       {}},
+                       attributes},
                       first_node_);
     Describe(scales, DataType::kFloat, form.scale_dims);
     node.inputs[1] = scales;

@@ -225,3 +225,48 @@ def test_decisions_before_and_behind_operators_that_move(bitpress, tmp_path):
         done = bitpress.run("plan", model, "--config", "INT8", "--import", decisions, "-o", plan)
         assert "none that this model quantizes" not in done.stderr and "stay float" not in done.stderr, value
         assert rows_of(plan)["flat"]["scale"] == 0.5 and rows_of(plan)["flat"]["zero_point"] == 99, value
+
+
+def test_nncf_calls_operators_without_a_name_by_their_place(bitpress, conv_path, tmp_path):
+    model = onnx.load(conv_path)
+    places = [i for i, node in enumerate(model.graph.node) if node.op_type == "Conv"]
+    for node in model.graph.node:
+        node.ClearField("name")
+    path, scope = models.save(model, tmp_path / "unnamed.onnx"), tmp_path / "scope.json"
+    scope.write_text(json.dumps({"names": [f"Conv_nncf_{places[0]}"]}))
+    bitpress.ok("plan", path, "--config", "INT8", "--import", scope, "-o", tmp_path / "plan.json")
+    bitpress.ok("plan", conv_path, "--config", "INT8", "--rule", f"names={onnx.load(conv_path).graph.node[places[0]].name}: exclude",
+                "-o", tmp_path / "named.json")
+    found, wanted = ({row["value"]: row["format"] for row in json.loads((tmp_path / name).read_text())["tensors"]} for name in ("plan.json", "named.json"))
+    assert found == wanted
+    scope.write_text(json.dumps({"names": [f"Relu_nncf_{places[0]}"]}))
+    assert f"Relu_nncf_{places[0]}" in bitpress.error("plan", path, "--config", "INT8", "--import", scope)
+
+
+@pytest.mark.parametrize("is_per_channel", [False, True])
+def test_weights_that_a_cast_and_a_mul_decode(is_per_channel, bitpress, matmul_path, tmp_path):
+    """The codes and scales of a weight that another tool decodes by hand decide for the float network."""
+    rng = np.random.default_rng(7)
+    codes, scales = rng.integers(-127, 128, (16, 8)).astype(np.int8), (rng.uniform(0.01, 0.1, (1, 8)) if is_per_channel else np.array(0.05)).astype(np.float32)
+    nodes = [onnx.helper.make_node("Cast", ["w_quantized"], ["floats"], "cast", to=1), onnx.helper.make_node("Mul", ["scale", "floats"], ["w"], "mul"),
+             onnx.helper.make_node("MatMul", ["x", "w"], ["y"], "layer")]
+    shapes = [("x", ["N", 16])], [("y", ["N", 8])]
+    theirs = models.save(models.make_model(nodes, *shapes, {"w_quantized": codes, "scale": scales}), tmp_path / "theirs.onnx")
+    ours = models.save(models.make_model(nodes[2:], *shapes, {"w": codes * scales}), tmp_path / "ours.onnx")
+    bitpress.ok("plan", ours, "--config", "INT8_WEIGHTS", "--import", theirs, "-o", tmp_path / "plan.json")
+    bitpress.ok("quantize", ours, "-o", tmp_path / "q.onnx", "--plan", tmp_path / "plan.json", "--storage", "qdq", "--target", "portable")
+    found = {constant.name: onnx.numpy_helper.to_array(constant) for constant in onnx.load(tmp_path / "q.onnx").graph.initializer}
+    np.testing.assert_array_equal(found["w_codes"], codes)
+    np.testing.assert_array_equal(found["w_scale"], scales.reshape(-1) if is_per_channel else scales)
+    assert "decodes these codes when it loads the model" in bitpress.run("check", theirs, "--target", "onnxruntime").stdout
+
+
+def test_the_layers_that_genai_gives_more_bits(bitpress, matmul_path, tmp_path):
+    """The preset mixed_layers is the rule layers=mixed, which a model without layers passes over."""
+    path, plan = tmp_path / "genai.json", tmp_path / "plan.json"
+    path.write_text(json.dumps({"weights": {"type": "int4", "block_size": 32, "overrides": [
+        {"match": {"preset": "mixed_layers"}, "type": "int8"}, {"match": {"preset": "linear_attn"}, "type": "int8"}]}}))
+    done = bitpress.run("plan", matmul_path, "--config", "INT4_WEIGHTS", "--import", path, "-o", plan)
+    assert done.returncode == 0 and "of the preset 'linear_attn' the projections are taken" in done.stderr, done.stderr
+    rules = [rule for rule in json.loads(plan.read_text())["config"]["rules"] if "layers" in rule]
+    assert rules[0]["layers"] == ["mixed"] and rules[0]["roles"] == ["attn_qkv", "attn_v", "mlp_down"]

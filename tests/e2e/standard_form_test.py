@@ -162,3 +162,84 @@ def test_rules_about_the_whole_model_are_warnings(odd_path, tmp_path, bitpress):
     (rule,) = json.loads((tmp_path / "q.json").read_text())["broken_rules"]
     assert "has a size that is not fixed (N); it takes fixed shapes" in rule
     assert f"WARNING: {rule}" in text
+
+
+LPBQ = ("--config", "none", "--weights", "int4", "--set", "weight_granularity=per_block", "--set", "weight_block_size=16", "--set",
+        "weight_scale_kind=lpbq", "--target", "portable")
+
+
+def lpbq_model(path):
+    """Layers whose blocks lie along either axis, one with a block and a channel of zeros, and a convolution."""
+    rng = np.random.default_rng(4)
+    constants = {"a": rng.standard_normal((64, 48)) * rng.uniform(0.1, 2, (1, 48)), "b": rng.standard_normal((32, 48)) * 3,
+                 "c": rng.standard_normal((8, 32, 3, 3))}
+    constants["a"][:16, 3] = constants["a"][:, 7] = 0
+    constants["shape"] = np.array([-1, 32, 4, 4], np.int64)
+    nodes = [helper.make_node("MatMul", ["x", "a"], ["h"], "first"), helper.make_node("Gemm", ["h", "b"], ["g"], "second", transB=1),
+             helper.make_node("Transpose", ["g"], ["t"], perm=[1, 0]), helper.make_node("Reshape", ["t", "shape"], ["image"]),
+             helper.make_node("Conv", ["image", "c"], ["y"], "third", pads=[1, 1, 1, 1])]
+    return models.save(models.make_model(nodes, [("x", [16, 64])], [("y", [1, 8, 4, 4])],
+                                         {name: value if name == "shape" else value.astype(np.float32) for name, value in constants.items()}), path)
+
+
+@pytest.mark.quick
+def test_lpbq_has_multiples_of_the_scales_of_channels(tmp_path, bitpress, run_model):
+    source = lpbq_model(tmp_path / "float.onnx")
+    for storage in ("qdq", "simulated", "packed"):
+        bitpress.ok("quantize", source, "-o", tmp_path / f"{storage}.onnx", *LPBQ, "--storage", storage)
+    model = onnx.load(tmp_path / "qdq.onnx")
+    onnx.checker.check_model(model, full_check=True)
+    assert not model.functions
+    constants = {tensor.name: onnx.numpy_helper.to_array(tensor) for tensor in model.graph.initializer}
+    simulated = {tensor.name: onnx.numpy_helper.to_array(tensor) for tensor in onnx.load(tmp_path / "simulated.onnx").graph.initializer}
+    for name, axis, channel in (("a", 0, 1), ("b", 1, 0), ("c", 1, 0)):
+        multiples, channels = constants[f"{name}_block_scale"], constants[f"{name}_scale"]
+        assert multiples.dtype == np.uint8 and multiples.min() >= 1 and channels.shape == (multiples.shape[channel],)
+        others = tuple(i for i in range(multiples.ndim) if i != channel)
+        is_zero = (simulated[name] == 0).all(others)
+        assert (multiples.max(others)[~is_zero] == 16).all() and multiples.shape[axis] == simulated[name].shape[axis] // 16
+    values = weight_values(model)
+    for name in ("a", "b", "c"):
+        np.testing.assert_array_equal(values[name], simulated[name])
+    x = np.random.default_rng(5).standard_normal((16, 64)).astype(np.float32)
+    outputs = [run_model(tmp_path / f"{storage}.onnx", {"x": x})[0] for storage in ("simulated", "qdq", "packed")]
+    for output in outputs[1:]:
+        np.testing.assert_allclose(output, outputs[0], rtol=1e-5, atol=1e-4 * np.abs(outputs[0]).max())
+    bitpress.ok("quantize", source, "-o", tmp_path / "free.onnx", *LPBQ[:8], *LPBQ[-2:])
+    float_output = run_model(source, {"x": x})[0]
+    loss = models.sqnr_db(float_output, run_model(tmp_path / "free.onnx", {"x": x})[0]) - models.sqnr_db(float_output, outputs[1])
+    assert loss < 2.5  # free scales also have either sign
+
+
+def test_lpbq_goes_into_encodings_and_back(tmp_path, bitpress):
+    """The files of AIMET 2.0.0 and 2.1.0, and the model itself, decide the same for the network again."""
+    source = lpbq_model(tmp_path / "float.onnx")
+    bitpress.ok("quantize", source, "-o", tmp_path / "qdq.onnx", *LPBQ, "--storage", "qdq")
+    constants = {tensor.name: onnx.numpy_helper.to_array(tensor) for tensor in onnx.load(tmp_path / "qdq.onnx").graph.initializer}
+    for version in ("2.0.0", "2.1.0"):
+        bitpress.ok("plan", tmp_path / "qdq.onnx", "--export", f"aimet-{version}", "-o", tmp_path / f"{version}.json")
+        written = json.loads((tmp_path / f"{version}.json").read_text())
+        assert written["version"] == version
+        entry = {item["name"]: item for item in written["encodings"]}["a"]
+        assert (entry["output_dtype"], entry["axis"], entry["block_size"]) == ("int4", 0, 16)
+        multiples, channels = ((entry["per_block_int_scale"], np.ravel(entry["per_channel_float_scale"])) if version == "2.0.0" else
+                               (entry["y_scale"]["x"], entry["y_scale"]["x_scale"]))
+        assert version == "2.0.0" or entry["y_scale"]["axis"] == 1
+        np.testing.assert_array_equal(multiples, constants["a_block_scale"])
+        np.testing.assert_array_equal(np.float32(channels), constants["a_scale"])
+    (tmp_path / "1.0.0.json").write_text(json.dumps({"version": "1.0.0", "activation_encodings": [], "param_encodings": [
+        {"name": "a", "enc_type": "LPBQ", "dtype": "INT", "bw": 8, "compressed_bw": 4, "is_sym": True, "block_size": 16, "scale": [0.1] * 48,
+         "per_block_int_scale": [16] * 192, "offset": [-128] * 48}]}))
+    for decided in ("2.0.0.json", "2.1.0.json", "1.0.0.json", "qdq.onnx"):
+        bitpress.ok("plan", source, "--config", "INT4_WEIGHTS", "--set", "weight_range=min_max", "--import", tmp_path / decided, "-o", tmp_path / "plan.json")
+        row = next(row for row in json.loads((tmp_path / "plan.json").read_text())["tensors"] if row["value"] == "a")
+        assert (row["format"], row["block_size"], row["scale_kind"], row["symmetric"]) == ("int4", 16, "lpbq", True), decided
+    bitpress.ok("quantize", source, "-o", tmp_path / "again.onnx", "--plan", tmp_path / "plan.json", "--storage", "qdq", "--target", "portable")
+    again = {tensor.name: onnx.numpy_helper.to_array(tensor) for tensor in onnx.load(tmp_path / "again.onnx").graph.initializer}
+    assert again["a_block_scale"].shape == constants["a_block_scale"].shape
+
+
+@pytest.mark.parametrize("options", [("--set", "weight_granularity=per_axis"), ("--set", "weight_symmetric=false")])
+def test_lpbq_is_for_symmetric_blocks(options, tmp_path, bitpress):
+    text = bitpress.error("quantize", lpbq_model(tmp_path / "float.onnx"), "-o", tmp_path / "q.onnx", *LPBQ, *options)
+    assert "scale kind lpbq is for symmetric weights in blocks, of up to 8 bits" in text

@@ -128,6 +128,16 @@ def _dynamic(rows):
                   (rows, INNER), {})
 
 
+def _by_hand(is_cast=True):
+    """A weight of codes behind Cast, Sub and Mul, or behind a DequantizeLinear."""
+    constants = {"w_codes": np.ones((INNER, INNER), np.int8), "w_scale": np.full(INNER, 0.25, np.float32), "zero": np.float32(1)}
+    nodes = [helper.make_node("Cast", ["w_codes"], ["floats"], to=TensorProto.FLOAT), helper.make_node("Sub", ["floats", "zero"], ["moved"]),
+             helper.make_node("Mul", ["moved", "w_scale"], ["w"])]
+    if not is_cast:
+        nodes = [helper.make_node("DequantizeLinear", ["w_codes", "w_scale"], ["w"], axis=1)]
+    return _model([*nodes, helper.make_node("MatMul", ["x", "w"], ["y"], name="layer")], (ROWS, INNER), constants)
+
+
 def _our_product():
     return _model([helper.make_node("MatMul_mx6", ["x", "w"], ["y"], domain="bitpress", name="op")], (ROWS, INNER), {"w": np.ones((INNER, INNER), np.uint8)})
 
@@ -148,6 +158,7 @@ CASES = {(target, says): models for target, rules in {
         "is fast where accuracy_level is 4, which rounds activations to 8 bits": (_partial(_nbits, None), _nbits),
         "has its fast kernels for packed integer zero points only": (_partial(_nbits, float_zeros=True), _nbits),
         "decodes these codes at every run": (_Layer(op="Conv", activation=None), _Layer(op="Conv")),
+        "decodes these codes when it loads the model, and computes in float": (_by_hand, _partial(_by_hand, False)),
         "chooses the scale of a sample by all that are in its batch": (_partial(_dynamic, ROWS), _partial(_dynamic, 1)),
     },
     "genai": _OWN | {"takes blocks of 16, 32, 64, 128 or 256": (_Layer(activation=None, weight="int4", block=8), _blocks)},
