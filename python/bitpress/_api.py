@@ -133,8 +133,9 @@ class Plan:
         Path(path).write_text(self.to_json() + "\n", encoding="utf-8")
 
     def export(self, path: PathLike, kind: str = "aimet-1.0.0") -> List[str]:
-        """Writes the decisions as a file of another tool: "aimet-0.6.1", "aimet-1.0.0", "aimet-2.0.0", "onnxruntime"
-        (TensorQuantOverrides), "nncf" (IgnoredScope), "genai" (QuantConfig) or "quark" (QConfig). Returns what such a file cannot say."""
+        """Writes the decisions as a file of another tool: "aimet-0.6.1", "aimet-1.0.0", "aimet-2.0.0", "aimet-2.1.0",
+        "onnxruntime" (TensorQuantOverrides), "nncf" (IgnoredScope), "genai" (QuantConfig) or "quark" (QConfig). Returns what such
+        a file cannot say."""
         text, notes = _native.export_decisions(json.dumps(self.data), None, kind)
         Path(path).write_text(text, encoding="utf-8")
         return notes

@@ -58,8 +58,33 @@ TEST(Aimet, SignedTypesCountTheirCodesFromZeroBeforeVersion2) {
   EXPECT_EQ(DecisionFor(third, "w").axis, 0);
   EXPECT_EQ(DecisionFor(third, "b").granularity, Granularity::kPerBlock);
   EXPECT_EQ(DecisionFor(third, "l").block_size, 32);  // LPBQ as version 2.1.0 has it
+  EXPECT_EQ(DecisionFor(third, "l").scale_kind, formats::ScaleKind::kLpbq);
+  EXPECT_EQ(DecisionFor(third, "b").scale_kind, formats::ScaleKind::kFloat);
   EXPECT_THAT(third.notes, testing::ElementsAre(HasSubstr("'b': the scales of its blocks"),
                                                 HasSubstr("'l': the scales of its blocks")));
+}
+
+TEST(Aimet, WritesMultiplesOfTheScalesOfChannels) {
+  Decisions decisions;
+  decisions.tensors.push_back({.value = "w",
+                               .is_constant = true,
+                               .format = "int4",
+                               .granularity = Granularity::kPerBlock,
+                               .axis = 1,
+                               .block_size = 32,
+                               .scale_kind = formats::ScaleKind::kLpbq});
+  decisions.tensors[0].multiples = {
+      .channels = {0.5F, 0.25F}, .channel_axis = 0, .dims = {2, 2}, .values = {16, 3, 16, 9}};
+  std::vector<std::string> notes;
+  EXPECT_EQ(nlohmann::json(ToAimet(decisions, FileKind::kAimet210, notes)["encodings"][0]),
+            Parse(R"({"name":"w","output_dtype":"int4",
+      "y_scale":{"x":[[16,3],[16,9]],"x_scale":[0.5,0.25],"axis":0},"axis":1,"block_size":32})"));
+  EXPECT_EQ(nlohmann::json(ToAimet(decisions, FileKind::kAimet200, notes)["encodings"][0]),
+            Parse(R"({"name":"w","output_dtype":"int4","per_channel_float_scale":[[0.5],[0.25]],
+      "per_block_int_scale":[[16,3],[16,9]],"axis":1,"block_size":32})"));
+  EXPECT_TRUE(notes.empty());
+  ToAimet(decisions, FileKind::kAimet100, notes);
+  EXPECT_THAT(notes, testing::ElementsAre(HasSubstr("LPBQ")));
 }
 
 TEST(Aimet, NamesTheTensorThatIsWrong) {
@@ -173,13 +198,14 @@ TEST(Genai, FirstOverrideCounts) {
                                    Pair("weight_range", "mse"), Pair("embeddings", "int4")));
   EXPECT_THAT(RuleTexts(read),
               testing::ElementsAre("not_op_types=MatMul;Gather;MoE: exclude, optional",
+                                   "roles=attn_qkv;attn_v;mlp_down layers=mixed: weights=int8, "
+                                   "embeddings=int8, optional",
                                    "roles=lm_head: weights=int8, embeddings=int8",
                                    "names=a: weights=none, embeddings=none",
                                    "op_types=MoE: weights=mxfp4_e2m1, optional"));
-  EXPECT_THAT(read.notes,
-              testing::ElementsAre(HasSubstr("--accuracy-level 4"), HasSubstr("'mixed_layers'"),
-                                   HasSubstr("'io_dtype' is left out"),
-                                   HasSubstr("runtime.use_qdq is left out")));
+  EXPECT_THAT(read.notes, testing::ElementsAre(HasSubstr("--accuracy-level 4"),
+                                               HasSubstr("'io_dtype' is left out"),
+                                               HasSubstr("runtime.use_qdq is left out")));
   const Decisions rows = FromGenai(Parse(
       R"({"quantization":{"weights":{"type":"int8","symmetric":false,"block_size":"per_channel"}}})"));
   EXPECT_THAT(rows.settings,

@@ -52,7 +52,7 @@ TEST(PrepareSchedule, RequestsNameAPassAndAWord) {
     PrepareOptions options{.preparation = Preparation::kAsIs};
     options.rewrites.passes = {wrong};
     const Error error = graph::ErrorOf([&] { NamesThatRan(options); });
-    EXPECT_THAT(error.what(), HasSubstr(fmt::format("'{}' is none of fuse=", wrong)));
+    EXPECT_THAT(error.what(), HasSubstr(fmt::format("'{}' is none of fix-shapes=", wrong)));
   }
   PrepareOptions options{.preparation = Preparation::kAsIs};
   EXPECT_THAT(NamesThatRan(options), testing::Not(testing::Contains("fuse")));
