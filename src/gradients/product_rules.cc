@@ -1,10 +1,12 @@
-// Rules of products of matrices: MatMul with any dimensions in front, and Gemm.
+// Rules of products of matrices: MatMul with any dimensions in front, Gemm, and rotations.
 #include <algorithm>
+#include <cmath>
 #include <utility>
 #include <vector>
 
 #include "gradients/products.h"
 #include "gradients/rules.h"
+#include "graph/own_domain.h"
 
 namespace bitpress::gradients {
 namespace {
@@ -211,10 +213,64 @@ class GemmRule : public Rule<T> {
   T beta_;
 };
 
+// A rotation multiplies blocks of the last axis by a Hadamard matrix, which is its own inverse and
+// transpose: gradients are turned as values are.
+template <typename T>
+class RotationRule : public Rule<T> {
+ public:
+  using typename Rule<T>::Inputs;
+  RotationRule(size_t size, ThreadPool& pool) : size_(size), pool_(pool) {}
+
+  void Forward(Inputs inputs, std::span<Array<T>* const> outputs) override {
+    const std::vector<int64_t>& dims = inputs[0]->dims;
+    if (dims.empty() || dims.back() % static_cast<int64_t>(size_) != 0) {
+      Fail(ErrorCode::kInvalidArgument, "a rotation reads blocks of {}", size_);
+    }
+    outputs[0]->Reshape(dims);
+    ForTurnedParts(*inputs[0], [&](size_t i, T turned) { outputs[0]->values[i] = turned; });
+  }
+  void Backward(Inputs, Inputs, Inputs output_gradients,
+                std::span<Array<T>* const> gradients) override {
+    if (gradients[0] == nullptr) return;
+    ForTurnedParts(*output_gradients[0],
+                   [&](size_t i, T turned) { gradients[0]->values[i] += turned; });
+  }
+
+ private:
+  // Calls take(i, turned) for each element of the turned array. Parts are whole blocks, because
+  // both sizes are powers of two.
+  template <typename Take>
+  void ForTurnedParts(const Array<T>& array, const Take& take) {
+    const T magnitude = 1 / std::sqrt(static_cast<T>(size_));
+    ForParts(pool_, array.size(), [&](size_t begin, size_t end) {
+      std::vector<T> block(size_);
+      for (size_t first = begin; first < end; first += size_) {
+        std::copy_n(array.data() + first, size_, block.data());
+        for (size_t half = 1; half < size_; half *= 2) {
+          for (size_t i = 0; i < size_; ++i) {
+            if ((i & half) != 0) continue;
+            const T sum = block[i] + block[i + half];
+            block[i + half] = block[i] - block[i + half];
+            block[i] = sum;
+          }
+        }
+        for (size_t i = 0; i < size_; ++i) take(first + i, block[i] * magnitude);
+      }
+    });
+  }
+
+  size_t size_;
+  ThreadPool& pool_;
+};
+
 }  // namespace
 
 template <typename T>
 RuleOf<T> MakeProduct(const RuleNode& node) {
+  if (const int64_t size = graph::RotationSize(node.node); size > 0) {
+    if (static_cast<size_t>(size) > kElementsOfTask) node.Refuse("its blocks are too large");
+    return std::make_unique<RotationRule<T>>(static_cast<size_t>(size), node.pool);
+  }
   if (node.op_type() == "MatMul") return std::make_unique<MatMulRule<T>>(node.pool);
   if (node.op_type() == "Gemm") return std::make_unique<GemmRule<T>>(node);
   return nullptr;

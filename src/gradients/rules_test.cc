@@ -41,7 +41,8 @@ graph::Model ModelOf(const RuleCase& rule) {
   std::string declared = rule.constants;
   if (!rule.settings.empty()) declared += ", " + rule.settings;
   return graph::FromTextWithConstants(
-      "<ir_version: 10, opset_import: [\"\" : 21, \"com.microsoft\" : 1]> g () => (float[N] y) <" +
+      "<ir_version: 10, opset_import: [\"\" : 21, \"com.microsoft\" : 1, \"bitpress\" : 1]> g () "
+      "=> (float[N] y) <" +
       declared + "> { " + rule.node + " }");
 }
 
@@ -153,7 +154,8 @@ INSTANTIATE_TEST_SUITE_P(
                     RuleCase{"y = Gemm<transB=1, beta=0.5>(a, b, c)",
                              "float[5,3] a, float[4,3] b, float[5,1] c"},
                     RuleCase{"y = Gemm<transA=1>(a, b)", "float[3,5] a, float[3,4] b"},
-                    RuleCase{"y = Gemm<transA=1, transB=1>(a, b)", "float[3,5] a, float[4,3] b"}));
+                    RuleCase{"y = Gemm<transA=1, transB=1>(a, b)", "float[3,5] a, float[4,3] b"},
+                    RuleCase{"y = bitpress.Rotate_4(a)", "float[2,3,8] a"}));
 
 INSTANTIATE_TEST_SUITE_P(
     Convolutions, RulesTest,

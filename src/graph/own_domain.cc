@@ -1,5 +1,9 @@
 #include "graph/own_domain.h"
 
+#include <bit>
+#include <charconv>
+#include <string_view>
+
 #include "base/error.h"
 #include "graph/model_impl.h"
 
@@ -20,6 +24,17 @@ void RefuseInternalIn(const Nodes& nodes) {
 }
 
 }  // namespace
+
+int64_t RotationSize(const Node& node) {
+  constexpr std::string_view kPrefix = kRotationPrefix;
+  const std::string& op_type = node.op_type();
+  if (node.domain() != kOwnDomain || !op_type.starts_with(kPrefix)) return 0;
+  uint64_t size = 0;
+  const char* const end = op_type.data() + op_type.size();
+  const auto parsed = std::from_chars(op_type.data() + kPrefix.size(), end, size);
+  const bool is_whole = parsed.ec == std::errc() && parsed.ptr == end;
+  return is_whole && std::has_single_bit(size) ? static_cast<int64_t>(size) : 0;
+}
 
 void RefuseInternalOperators(const Model& model) {
   const onnx::ModelProto& proto = ModelAccess::Impl(model).proto;

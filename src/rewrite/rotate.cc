@@ -192,7 +192,7 @@ class Rotator {
   }
 
   void AddRotation(const std::string& value, const Node& reader) {
-    const std::string function = fmt::format("Rotate_{}", block_size_);
+    const std::string function = fmt::format("{}{}", graph::kRotationPrefix, block_size_);
     if (rotated_.empty()) AddFunction(model_, function, block_size_);
     const std::string output = model_.FreshName(value + "_rotated");
     const graph::ValueInfo info = model_.InfoOf(value);
