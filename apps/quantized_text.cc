@@ -314,6 +314,20 @@ std::string DescribeMeanBits(const plan::QuantPlan& plan, const plan::MeanBits& 
                      plan.config.mean_bits, above);
 }
 
+// Says which heads read the codes of a table, and how one gets a format of its own that took the
+// table's (plan/node_rules.h).
+std::string DescribeTiedHeads(const tasks::QuantizeReport& report) {
+  std::string text;
+  for (const auto& table : report.transform.weights) {
+    if (!table->tied) continue;
+    const bool is_wider = table->format != report.plan.config.weights;
+    text += fmt::format("  tied head:   '{}' reads the codes of '{}' ({}){}\n", table->tied->value,
+                        table->value, table->format,
+                        is_wider ? "; a rule with weights=FORMAT for it writes a copy" : "");
+  }
+  return text;
+}
+
 // Returns whether the guard changed something, or could not do what was asked.
 bool IsNoteworthy(const plan::GuardReport& guard) {
   return guard.num_left > 0 || !guard.range_method.empty() || !guard.note.empty() ||
@@ -407,6 +421,7 @@ std::string DescribeQuantized(const tasks::QuantizeOptions& options,
   if (report.weight_range && (is_verbose || report.weight_range->method != "auto")) {
     text += DescribeWeightRange(*report.weight_range);
   }
+  text += DescribeTiedHeads(report);
   if (report.mean_bits) text += DescribeMeanBits(plan, *report.mean_bits);
   if (!report.why_not_finetuned.empty()) {
     text += fmt::format("  fine-tuned:  no, {}\n", report.why_not_finetuned);

@@ -80,6 +80,9 @@ TEST(LookUpRows, HeadsReadTheTable) {
       {"BFP16", {"activations=none", "embeddings=bfp16"}, "Gather_bfp16"},
       {"INT4_WEIGHTS", {"embeddings=uint4"}, "Gather_uint4_asymmetric"},
       {"INT8_WEIGHTS", {"weight_block_size=32"}, "Gather_int8"},
+      // The table's format is the wider one, and the head takes it.
+      {"MXFP4E2M1", {"activations=none"}, "Gather_mxint8"},
+      {"INT4_WEIGHTS", {}, "Gather_uint8_asymmetric"},
   };
   for (const Case& one : cases) {
     SCOPED_TRACE(one.config);
@@ -103,8 +106,8 @@ TEST(LookUpRows, HeadsOfOtherNumbersOrFormatsHaveTheirOwn) {
                   testing::Field(&weights::WeightStatistics::stored_bytes, testing::Gt(0)))));
   EXPECT_THAT(TypesOf(changed), Not(Contains("Transpose")));
   graph::Model other = Tied();
-  Apply(other, "MX6", {"activations=none", "embeddings=mx9"});
-  EXPECT_THAT(TypesOf(other), UnorderedElementsAre("Unpack_mx6", "Gather_mx9", "MatMul"));
+  Apply(other, "MX9", {"activations=none", "embeddings=mx6"});
+  EXPECT_THAT(TypesOf(other), UnorderedElementsAre("Unpack_mx9", "Gather_mx6", "MatMul"));
 }
 
 TEST(LookUpRows, ProductsFromCodesReadTheTable) {

@@ -1,9 +1,9 @@
 #include "emit/tied_tables.h"
 
 #include <algorithm>
-#include <cstring>
 
 #include "emit/integer_codes.h"
+#include "plan/tied_heads.h"
 
 namespace bitpress::emit {
 namespace {
@@ -16,12 +16,6 @@ bool IsReadBy(const TensorPlan& row, const char* op_type, int64_t input) {
   });
 }
 
-bool IsFloatMatrix(const graph::Model& model, const std::string& value) {
-  if (!model.IsInitializer(value) || model.IsDeferred(value)) return false;
-  const graph::InitializerView view = model.Initializer(value);
-  return view.type == DataType::kFloat && view.dims.size() == 2;
-}
-
 // Returns whether the head's treatment is the table's with the axes exchanged.
 bool IsTransposed(const TensorPlan& head, const TensorPlan& table) {
   TensorPlan turned = head;
@@ -30,30 +24,6 @@ bool IsTransposed(const TensorPlan& head, const TensorPlan& table) {
   if (turned.axis) turned.axis = *turned.axis == 0 ? 1 : 0;
   if (turned.integer) turned.integer->is_pair_safe = turned.integer->may_be_unsigned = false;
   return turned == table && !head.flatten && !head.scaled;
-}
-
-bool HoldsTransposed(const graph::Model& model, const TensorPlan& head, const TensorPlan& table) {
-  const graph::InitializerView a = model.Initializer(head.value);
-  const graph::InitializerView b = model.Initializer(table.value);
-  const auto rows = static_cast<size_t>(b.dims[0]), columns = static_cast<size_t>(b.dims[1]);
-  if (a.dims[0] != b.dims[1] || a.dims[1] != b.dims[0]) return false;
-  // Bits are compared in tiles that fit the cache. Data of a file need not be aligned.
-  constexpr size_t kTile = 64;
-  const auto bits = [](const graph::InitializerView& view, size_t i) {
-    uint32_t number = 0;
-    std::memcpy(&number, view.bytes.data() + i * sizeof(number), sizeof(number));
-    return number;
-  };
-  for (size_t row = 0; row < rows; row += kTile) {
-    for (size_t column = 0; column < columns; column += kTile) {
-      for (size_t i = row; i < std::min(rows, row + kTile); ++i) {
-        for (size_t k = column; k < std::min(columns, column + kTile); ++k) {
-          if (bits(a, k * rows + i) != bits(b, i * columns + k)) return false;
-        }
-      }
-    }
-  }
-  return true;
 }
 
 // Returns whether the scales that both were given, if any, are those of one matrix: [blocks, rows]
@@ -82,13 +52,13 @@ std::map<const TensorPlan*, const TensorPlan*> FindTiedTables(const graph::Model
                                                               const plan::ResolvedPlan& resolved) {
   std::map<const TensorPlan*, const TensorPlan*> tied;
   const auto is_candidate = [&](const TensorPlan& row) {
-    return row.is_quantized() && row.role == plan::Role::kWeight && IsFloatMatrix(model, row.value);
+    return row.is_quantized() && row.role == plan::Role::kWeight;
   };
   for (const TensorPlan& table : resolved.plan.tensors) {
     if (!IsReadBy(table, "Gather", 0) || !is_candidate(table)) continue;
     for (const TensorPlan& head : resolved.plan.tensors) {
       if (IsReadBy(head, "MatMul", 1) && is_candidate(head) && !tied.contains(&head) &&
-          IsTransposed(head, table) && HoldsTransposed(model, head, table) &&
+          IsTransposed(head, table) && plan::HoldsTransposed(model, head.value, table.value) &&
           HaveOneScale(model, resolved.weight_scales, head, table)) {
         tied.emplace(&head, &table);
         break;  // reports have room for one head of a table

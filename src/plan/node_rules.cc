@@ -9,6 +9,8 @@
 #include "base/text.h"
 #include "ops/angles.h"
 #include "ops/operator_traits.h"
+#include "plan/table_content.h"
+#include "plan/tied_heads.h"
 
 namespace bitpress::plan {
 namespace {
@@ -51,6 +53,19 @@ void CheckScaled(const Treatment& treatment) {
   check(treatment.config.weight_scaled, treatment.weight, "weight_scaled");
 }
 
+// Returns whether a head can take the format of its table and loses less by it. A head of more than
+// 8 bits would slow down every token to save the bytes of a copy. Products need activations that
+// are float, or have blocks of the same size.
+bool TakesFormatOf(const Treatment& head, const formats::FormatSpec& table) {
+  constexpr int kMostBits = 8;
+  if (!head.excluded.empty() || !head.weight || head.config.weight_scaled) return false;
+  if (table.element_bits > kMostBits || head.weight->element_bits >= table.element_bits) {
+    return false;
+  }
+  return !head.activation || (head.activation->is_blocked() && table.is_blocked() &&
+                              head.activation->block_size == table.block_size);
+}
+
 }  // namespace
 
 NodeRules::NodeRules(const QuantConfig& config, const graph::Model& model)
@@ -80,9 +95,32 @@ NodeRules::NodeRules(const QuantConfig& config, const graph::Model& model)
   leave_float({layers.begin(), layers.begin() + std::min(config.float_first, num_layers)},
               "float_first");
   leave_float({layers.end() - std::min(config.float_last, num_layers), layers.end()}, "float_last");
+  const size_t first = rules_.size();
   for (const Rule& rule : config.rules) {
     const std::string label = fmt::format("rule '{}'", RuleText(rule));
     Compile(rule, label, "excluded by " + label);
+  }
+  ShareTables(first);
+}
+
+void NodeRules::ShareTables(size_t first) {
+  // A mean of bits that is asked for leaves no room for a head of 8 bits.
+  if (config_.embeddings == "none" || config_.mean_bits > 0) return;
+  std::map<std::string, std::vector<std::string>> heads;  // by the format of their table
+  for (const TiedHead& tied : FindTiedHeads(model_)) {
+    const std::string& value = tied.lookup.input(0);
+    const Treatment& head = For(tied.head, tied.head.input(1));
+    const Treatment& table = For(tied.lookup, value);
+    if (table.excluded.empty() && table.embedding && TakesFormatOf(head, *table.embedding) &&
+        WhyTableStaysFloat(model_.Initializer(value)).empty()) {
+      heads[table.embedding->name].push_back(index_.KeyOf(tied.head));
+    }
+  }
+  treatments_.clear();
+  for (auto& [format, names] : heads) {
+    Compile({.names = std::move(names), .settings = {{"weights", format}}}, "tied heads", "");
+    std::rotate(rules_.begin() + static_cast<std::ptrdiff_t>(first), rules_.end() - 1,
+                rules_.end());
   }
 }
 

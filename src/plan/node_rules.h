@@ -64,6 +64,10 @@ class NodeRules {
   void Compile(Rule rule, std::string label, std::string reason);
   // Excludes products that compute the angles of rotary and sinusoidal embeddings.
   void LeaveAnglesFloat();
+  // Gives heads that are a table of embeddings the table's format, where it is the wider one: they
+  // read its codes then, which takes no bytes and loses less. Rules of the configuration, which
+  // begin at `first`, may say otherwise.
+  void ShareTables(size_t first);
   // Throws if a word of the rule fits nothing; notes it if the rule is optional.
   void CheckWords(const Compiled& compiled);
   void CheckPlaces(const Compiled& compiled) const;

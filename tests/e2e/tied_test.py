@@ -72,6 +72,10 @@ def blocks(config, name):
     ("transpose", ["--config", "INT8_WEIGHTS", "--set", "weight_granularity=per_axis"], "portable"),
     ("copy", ["--config", "INT8_WEIGHTS", "--set", "weight_granularity=per_axis"], "portable"),
     ("transpose", ["--config", "INT8_WEIGHTS"], "portable"),
+    # The table has the wider format, and the head takes it.
+    ("copy", ["--config", "MXFP4E2M1", "--activations", "none"], "portable"),
+    ("transpose", ["--config", "MXFP4E2M1", "--activations", "none"], "bitpress"),
+    ("copy", ["--config", "INT4_WEIGHTS"], "portable"), ("transpose", ["--config", "INT4_WEIGHTS", "--accuracy-level", "1"], "onnxruntime"),
 ])
 def test_heads_read_the_codes_of_the_table(form, settings, target, source_of, tmp_path, bitpress):
     source = source_of(form)
@@ -100,6 +104,24 @@ def test_heads_of_other_numbers_have_codes_of_their_own(source_of, tmp_path, bit
     bitpress.ok("quantize", source, "-o", tmp_path / "q.onnx", "--config", "MX6", "--activations", "none", "--set", "embeddings=mx6")
     found = operators(tmp_path / "q.onnx")
     assert found["Gather_mx6"] == 1 and found["MatMul_mx6"] == 2 and found["Transpose"] == 0
+
+
+def test_heads_take_the_wider_format_of_their_table(source_of, tmp_path, bitpress):
+    source = source_of("copy")
+    narrow = ["--rule", "nodes=head: weights=mxfp4_e2m1"]
+    settings = ["--config", "MXFP4E2M1", "--activations", "none"]
+    text = bitpress.ok("quantize", source, "-o", tmp_path / "shared.onnx", *settings)
+    assert "tied head:   'head' reads the codes of 'table' (mxint8); a rule with weights=FORMAT" in text
+    assert "tied head" not in bitpress.ok("quantize", source, "-o", tmp_path / "own.onnx", *settings, *narrow)
+    copy = ROWS * COLUMNS * 4.25 / 8
+    saved = (tmp_path / "own.onnx").stat().st_size - (tmp_path / "shared.onnx").stat().st_size
+    assert 0.95 * copy < saved < 1.1 * copy
+    wanted = run(source)[0]
+    errors = [np.square(run(tmp_path / name)[0] - wanted).sum() for name in ("shared.onnx", "own.onnx")]
+    assert errors[0] < errors[1]
+    for options, name in ([], "mxint8"), (narrow, "mxfp4_e2m1"):
+        rows = bitpress.ok("plan", source, *settings, *options).splitlines()
+        assert any('"head"' in row and f'"format":"{name}"' in row for row in rows)
 
 
 @pytest.mark.parametrize("form, is_shared", [("mx4", False), ("mxint8", True)])
