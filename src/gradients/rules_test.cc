@@ -290,6 +290,11 @@ TEST(Block, SaysWhichOperatorHasNoRule) {
       "<ir_version: 10, opset_import: [\"\" : 21]> g (float[2,3] x) => (float[2,3] y) "
       "<int32[1] i> { y = CumSum(x, i) }");
   EXPECT_EQ(WhyNoRule(model, model.Nodes()[0]), "operator CumSum has no gradient");
+  const graph::Model turned = graph::FromTextWithConstants(
+      "<ir_version: 10, opset_import: [\"\" : 21, \"bitpress\" : 1]> g (float[2,3] x) => "
+      "(float[2,3] "
+      "y) { y = bitpress.Rotate_3(x) }");
+  EXPECT_EQ(WhyNoRule(turned, turned.Nodes()[0]), "operator Rotate_3 has no gradient");
 }
 
 TEST(Block, GivesTheSameBytesForAnyNumberOfThreads) {
