@@ -73,9 +73,13 @@ std::string DescribeNetwork(const std::optional<finetune::NetworkValidation>& va
                     network.least_gain_db, whole);
 }
 
-// Says what the blocks of pass blocks learned. Returns "" without the pass.
+// Says what the blocks of pass blocks learned, or why there is none. Returns "" without the pass.
 std::string DescribeBlocks(const finetune::TunedBlocks& learned) {
-  if (learned.blocks.empty()) return "";
+  if (learned.blocks.empty()) {
+    if (learned.left_out.empty()) return "";
+    const auto& [weight, why] = learned.left_out.front();
+    return fmt::format("  fine-tuned:  no block: '{}' stays: {}\n", weight, why);
+  }
   size_t num_tuned = 0;
   double logs[4] = {0, 0, 0, 0};
   for (const finetune::TunedBlockReport& block : learned.blocks) {

@@ -159,6 +159,16 @@ def test_blocks_run_behind_operators_whose_types_are_not_known(tmp_path, make_ne
     network.check("--config MX6_BLOCKS --as-is --set finetune_steps=10")
 
 
+def test_blocks_say_why_there_is_none(tmp_path, make_network):
+    rng = np.random.default_rng(4)
+    constants = {name: rng.standard_normal((1, 128, 32)).astype(np.float32) / 8 for name in "wr"}
+    nodes = [helper.make_node("LSTM", ["x", "w", "r"], ["y"], "lstm", hidden_size=32)]
+    model = models.make_model(nodes, [("x", [8, "N", 32])], [("y", [8, 1, "N", 32])], constants)
+    samples = rng.standard_normal((NUM_SAMPLES, 8, 1, 32)).astype(np.float32)
+    network = make_network(tmp_path, model, samples, {"x": samples[0]})
+    assert "fine-tuned:  no block: 'w' stays: LSTM has no gradient" in network.text("--config MX6 --finetune blocks --as-is")
+
+
 def test_blocks_of_a_decoder_with_fused_operators(tmp_path, make_network):
     """Attention is a block, MLP and head are one: the sums inside SkipSimplifiedLayerNormalization are where they are cut."""
     rng = np.random.default_rng(6)
