@@ -75,7 +75,7 @@ std::optional<NativeForm> NativeFormOf(const graph::Model& model, const graph::N
 
 // One weight of a QMoE: its form, and the inputs that hold codes, scales and zero points (if any).
 struct ExpertsForm {
-  NativeForm form;
+  NativeForm form = {};
   size_t codes = 0;
   size_t scales = 0;
   size_t zero_points = 0;
