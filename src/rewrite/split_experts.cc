@@ -52,6 +52,15 @@ std::string WhyNot(const Model& model, const Node& node) {
     if (view.dims.size() != (is_weight ? 3U : 2U) || NumElements(view.dims) == 0) {
       return fmt::format("'{}' is no stack", name);
     }
+    const std::span<const int64_t> stack =
+        model.Initializer(node.input(is_weight ? kFirst : input - 1)).dims;
+    if (view.dims[0] != stack[0] || (!is_weight && view.dims[1] != stack[1])) {
+      return fmt::format("'{}' has other sizes than the weight", name);
+    }
+  }
+  const int64_t num_experts = model.Initializer(node.input(kFirst)).dims[0];
+  if (const int64_t k = node.GetInt("k", 4); k < 1 || k > num_experts) {
+    return fmt::format("it chooses {} of {} experts", k, num_experts);
   }
   if (!InputOf(node, kGate).empty()) return "it has a third weight, which no kernel here computes";
   if (node.GetInt("use_sparse_mixer", 0) != 0) return "it has a sparse mixer";

@@ -196,3 +196,14 @@ def test_experts_that_stay_are_named(path, tmp_path, bitpress):
     source = models.save(other, tmp_path / "other.onnx")
     text = bitpress.ok("quantize", source, "-o", tmp_path / "o.onnx", "--config", "MXFP4E2M1", "--activations", "none", "--verbose", *SPLIT)
     assert "'up_bias' is no constant" in text
+
+
+@pytest.mark.parametrize("chosen, experts, reason", [(2, EXPERTS - 1, "'down' has other sizes than the weight"), (EXPERTS + 1, EXPERTS, "it chooses 5 of 4 experts")])
+def test_experts_of_wrong_sizes_stay_and_are_named(chosen, experts, reason, tmp_path, bitpress):
+    wrong = model(chosen=chosen)
+    down = next(constant for constant in wrong.graph.initializer if constant.name == "down")
+    down.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(down)[:experts], "down"))
+    source = tmp_path / "wrong.onnx"
+    onnx.save(wrong, source)
+    result = bitpress.run("quantize", source, "-o", tmp_path / "q.onnx", "--config", "MXFP4E2M1", "--activations", "none", *SPLIT)
+    assert reason in result.stdout + result.stderr, result.stdout + result.stderr

@@ -87,7 +87,7 @@ def test_only_what_is_asked_for(bitpress, tmp_path):
     assert "fused" not in bitpress.ok(*command, "--set", "passes=fuse=gelu", "--disable-pass", "fuse")
     for wrong in ("fusee=all", "fuse=norm", "fuse", "trim-inputs=all"):
         message = bitpress.error(*command, "--set", f"passes={wrong}")
-        assert f"'{wrong}' is none of fuse=all|gelu|layer_norm" in message, message
+        assert f"'{wrong}' is none of " in message and "fuse=all|gelu|layer_norm" in message, message
 
 
 @pytest.mark.parametrize("model, why", [
