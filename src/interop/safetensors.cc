@@ -280,17 +280,18 @@ class SafetensorsFile : public WeightsFile {
       if (groups.columns() != weight.row_length) FailSizes(layer);
       const auto length = static_cast<size_t>(weight.row_length);
       std::vector<int64_t> group_of(length), sizes(static_cast<size_t>(weight.num_blocks()));
-      bool is_plain = true, is_unset = true;
+      bool is_plain = true, is_set = false;
       for (size_t i = 0; i < length; ++i) {
         const uint32_t group = WordAt(groups, static_cast<int64_t>(i));
         group_of[i] = group;
         is_plain = is_plain && group_of[i] == static_cast<int64_t>(i) / weight.block_size;
-        is_unset = is_unset && group == UINT32_MAX;
-        if (is_unset) continue;
-        if (group >= sizes.size()) FailSizes(layer);
-        ++sizes[group];
+        is_set = is_set || group != UINT32_MAX;
       }
-      if (is_plain || is_unset) return;
+      if (is_plain || !is_set) return;
+      for (const int64_t group : group_of) {
+        if (group >= weight.num_blocks()) FailSizes(layer);
+        ++sizes[static_cast<size_t>(group)];
+      }
       if (std::ranges::any_of(sizes, [&](int64_t size) { return size != weight.block_size; })) {
         return DecodeGroups(group_of, weight);
       }

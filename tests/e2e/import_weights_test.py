@@ -442,6 +442,20 @@ def test_damaged_files_are_an_error(bitpress, tmp_path, written):
     assert "holds no *.safetensors" in fail(bitpress, tmp_path, model, tmp_path / "empty")
 
 
+@pytest.mark.parametrize("group", [-1, 4, 1 << 30])
+def test_a_column_in_a_group_that_there_is_not_is_an_error(bitpress, tmp_path, group):
+    def one_is_wrong(of_columns):
+        wrong = of_columns.copy()
+        wrong[0] = group
+        return wrong
+
+    def write(prefix, codes, scales, zeros, bits, size):
+        return gptq(prefix, codes, scales, zeros, bits, size) | {f"{prefix}.g_idx": one_is_wrong(np.arange(codes.shape[1]) // size).astype(np.int32)}
+
+    model, source, _, _ = make_checkpoint(tmp_path, write, 64, config={"quant_method": "gptq"})
+    assert "sizes" in fail(bitpress, tmp_path, model, source)
+
+
 def test_settings_that_would_change_codes_are_refused(bitpress, tmp_path, written):
     model, tensors = written
     assert "--weights-from keeps the codes of another tool, and finetune would change them" in fail(
