@@ -111,6 +111,7 @@ class ModelReader {
     const std::optional<Node> quantizer = model_.Producer(codes);
     if (quantizer && !IsOneOf(*quantizer, kQuantizers)) return;
     if (!quantizer && !model_.IsInitializer(codes)) return;
+    if (IsInsideHardSwish(node) || (quantizer && IsInsideHardSwish(*quantizer))) return;
     Decision decision{.value = quantizer ? quantizer->input(0) : FloatNameOf(codes),
                       .uses = UsesOf(node.output(0)),
                       .is_constant = !quantizer};
@@ -214,6 +215,16 @@ class ModelReader {
     }
     decision.first_values = FirstValues(decoder->codes, decision);
     Add(std::move(decision));
+  }
+
+  // Returns whether a node is a part of a HardSwish on codes (emit/hard_swish_on_codes.h), which
+  // has a Concat of one input, rather than a quantizer of the network.
+  bool IsInsideHardSwish(const Node& node) const {
+    const auto is_alone = [](const std::optional<Node>& concat) {
+      return concat && concat->op_type() == "Concat" && concat->num_inputs() == 1;
+    };
+    const std::optional<graph::Use> use = model_.OnlyUse(node.output(0));
+    return is_alone(model_.Producer(node.input(0))) || (use && is_alone(use->node));
   }
 
   // Returns whether what a DequantizeLinear gives are scales of another one.

@@ -85,3 +85,10 @@ def test_it_has_a_form_of_operators_on_codes(quantized, samples):
 def test_other_runtimes_get_the_operators_themselves(quantized, samples):
     path = quantized.path("--config", "INT8", "--data", samples, "--check", "off", "--set", "guard=off", "--target", "openvino")
     assert types(path)["HardSigmoid"] + types(path)["HardSwish"] == 2
+
+
+@pytest.mark.integers
+def test_decisions_of_such_a_model_are_those_of_its_network(bitpress, net, quantized, samples):
+    words = ["--config", "INT8", "--data", samples, "--check", "off", "--set", "guard=off"]
+    result = bitpress.run("plan", net, "--config", "INT8", "--import", quantized.path(*words))
+    assert result.returncode == 0 and "_line" not in result.stdout + result.stderr, result.stdout + result.stderr
