@@ -1,9 +1,9 @@
 // Rules of products of matrices: MatMul with any dimensions in front, Gemm, and rotations.
 #include <algorithm>
-#include <cmath>
 #include <utility>
 #include <vector>
 
+#include "base/hadamard.h"
 #include "gradients/products.h"
 #include "gradients/rules.h"
 #include "graph/own_domain.h"
@@ -241,20 +241,12 @@ class RotationRule : public Rule<T> {
   // both sizes are powers of two.
   template <typename Take>
   void ForTurnedParts(const Array<T>& array, const Take& take) {
-    const T magnitude = 1 / std::sqrt(static_cast<T>(size_));
     ForParts(pool_, array.size(), [&](size_t begin, size_t end) {
       std::vector<T> block(size_);
       for (size_t first = begin; first < end; first += size_) {
         std::copy_n(array.data() + first, size_, block.data());
-        for (size_t half = 1; half < size_; half *= 2) {
-          for (size_t i = 0; i < size_; ++i) {
-            if ((i & half) != 0) continue;
-            const T sum = block[i] + block[i + half];
-            block[i + half] = block[i] - block[i + half];
-            block[i] = sum;
-          }
-        }
-        for (size_t i = 0; i < size_; ++i) take(first + i, block[i] * magnitude);
+        TurnRows(std::span(block), size_);
+        for (size_t i = 0; i < size_; ++i) take(first + i, block[i]);
       }
     });
   }

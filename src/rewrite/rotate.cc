@@ -20,6 +20,7 @@
 #include <span>
 
 #include "base/check.h"
+#include "base/hadamard.h"
 #include "base/tensor.h"
 #include "graph/own_domain.h"
 #include "ops/operator_traits.h"
@@ -106,31 +107,18 @@ Tensor TurnWeight(const graph::InitializerView& weight, bool is_transposed, size
   const size_t output_stride = is_transposed ? num_columns : 1;
   std::vector<double> sums(size * num_outputs);
   for (size_t first = 0; first < num_inputs; first += size) {
-    // A fast Walsh-Hadamard transform of all outputs at once: log2(size) steps of sums and
-    // differences, in double.
+    // All outputs are turned at once, in double.
     for (size_t i = 0; i < size; ++i) {
       const size_t begin = (first + i) * input_stride;
       for (size_t k = 0; k < num_outputs; ++k) {
         sums[i * num_outputs + k] = values[begin + k * output_stride];
       }
     }
-    for (size_t half = 1; half < size; half *= 2) {
-      for (size_t i = 0; i < size; ++i) {
-        if ((i & half) != 0) continue;
-        double* const low = sums.data() + i * num_outputs;
-        double* const high = low + half * num_outputs;
-        for (size_t k = 0; k < num_outputs; ++k) {
-          const double sum = low[k] + high[k];
-          high[k] = low[k] - high[k];
-          low[k] = sum;
-        }
-      }
-    }
-    const double magnitude = 1 / std::sqrt(static_cast<double>(size));
+    TurnRows(std::span(sums), size);
     for (size_t i = 0; i < size; ++i) {
       const size_t begin = (first + i) * input_stride;
       for (size_t k = 0; k < num_outputs; ++k) {
-        out[begin + k * output_stride] = static_cast<float>(sums[i * num_outputs + k] * magnitude);
+        out[begin + k * output_stride] = static_cast<float>(sums[i * num_outputs + k]);
       }
     }
   }
