@@ -83,7 +83,7 @@ bool HasSharesAtSteps(const TaskInterface& interface, const Output& output) {
 // whose softmax is.
 constexpr double kLeastSure = 0.85;
 
-// What the rows of an output say, if they are shares or scores before a softmax.
+// This is known of the rows of an output if they are shares or scores before a softmax.
 struct StepChoices {
   bool are_sure = false;                 // in the mean, and no row is of another kind
   std::map<size_t, size_t> counts = {};  // of the steps of each class
@@ -100,7 +100,7 @@ StepChoices ChoicesOf(const Output& output) {
     const std::span<const double> row = output.Row(i, choices.num_steps);
     const auto [least, most] = std::ranges::minmax_element(row);
     const bool are_shares = AreProbabilities(row);
-    // What a ReLU gave is no score.
+    // A ReLU leaves no scores.
     const bool are_scores = HasNegative(row) && *most - *least <= kMostSpread;
     if (!are_shares && !are_scores) return choices;
     sure += are_shares ? *most : std::exp(std::ranges::max(LogSoftmax(row)));

@@ -69,7 +69,7 @@ class IntegerWeight {
     Tensor codes;        // the weight's shape; codes of 2 and 4 bits lie several to a byte
     Tensor scales;       // float32, scale_dims
     Tensor zero_points;  // the codes' type, scale_dims
-    // Of LPBQ: the scales are multiples (uint8, scale_dims) of those of channels (float32).
+    // LPBQ has multiples (uint8, scale_dims) of the scales of channels (float32).
     Tensor multiples = {};
     Tensor channel_scales = {};
   };

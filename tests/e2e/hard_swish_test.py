@@ -65,7 +65,7 @@ def test_hard_swish_runs_on_codes(activations, net, quantized, samples, tmp_path
     found = run(path, tmp_path / "optimized.onnx")
     fused = types(tmp_path / "optimized.onnx")
     assert fused["QLinearConcat"] == 2 and fused["HardSigmoid"] == fused["HardSwish"] == 0
-    # Of signed activations ONNX Runtime computes few operators on codes if the processor is an x86 one.
+    # ONNX Runtime computes few operators on codes of signed activations if the processor is an x86 one.
     assert fused["QLinearMul"] == 2 or activations == "int8"
     as_floats = quantized.path(*words, "--disable-pass", "hard-swish-on-codes")
     assert types(as_floats)["HardSigmoid"] == 2
