@@ -62,6 +62,77 @@ HWY_INLINE void AddGroups(const Reader& reader, const uint8_t* codes, size_t pan
   words.Finish(block);
 }
 
+#if !BITPRESS_PRODUCTS_WITH_DOT && !BITPRESS_IS_ARM64
+// Gives the sums of a whole block, counted from `starts` on, whose products stay within 16 bits.
+template <class Reader, size_t kRows, size_t kPanels>
+HWY_INLINE void SumSteps(const Reader& reader, const uint8_t* codes, size_t panel_bytes,
+                         const uint8_t* const (&rows)[kRows], size_t num_steps,
+                         const int32_t* const (&starts)[kRows], size_t b,
+                         VI (&block)[kRows][kPanels * kParts]) {
+  constexpr size_t kVectors = kPanels * kParts, kStepsOfGroup = Reader::kDepth / 4;
+  V16 words[kRows][kVectors];
+  for (size_t r = 0; r < kRows; ++r) {
+    for (size_t v = 0; v < kVectors; ++v) words[r][v] = hn::Zero(kD16);
+  }
+  HWY_UNROLL(8)
+  for (size_t step = 0; step < num_steps; ++step) {
+    const uint8_t* const group = codes + step / kStepsOfGroup * Reader::kBytes;
+    V8 elements[kVectors];
+    for (size_t v = 0; v < kVectors; ++v) {
+      elements[v] = reader.Bytes(group + v / kParts * panel_bytes + v % kParts * kVectorBytes,
+                                 step % kStepsOfGroup);
+    }
+    for (size_t r = 0; r < kRows; ++r) {
+      const V8i four = hn::BitCast(kD8i, hn::Set(kDi, LoadInt(rows[r] + 4 * step)));
+      for (size_t v = 0; v < kVectors; ++v) {
+        words[r][v] = SumNow(words[r][v], SumOfBytePairs(elements[v], four));
+      }
+    }
+  }
+  const V16 ones = hn::Set(kD16, 1);
+  for (size_t r = 0; r < kRows; ++r) {
+    const VI start = hn::Set(kDi, starts[r][b]);
+    for (size_t v = 0; v < kVectors; ++v) {
+      block[r][v] = hn::Add(start, SumOfPairs(words[r][v], ones));
+    }
+  }
+}
+
+// Does the same where only two steps of four elements at a time stay within 16 bits.
+template <class Reader, size_t kRows, size_t kPanels>
+HWY_INLINE void SumStepPairs(const Reader& reader, const uint8_t* codes, size_t panel_bytes,
+                             const uint8_t* const (&rows)[kRows], size_t num_steps,
+                             const int32_t* const (&starts)[kRows], size_t b,
+                             VI (&block)[kRows][kPanels * kParts]) {
+  constexpr size_t kVectors = kPanels * kParts, kStepsOfGroup = Reader::kDepth / 4;
+  const V16 ones = hn::Set(kD16, 1);
+  for (size_t r = 0; r < kRows; ++r) {
+    for (size_t v = 0; v < kVectors; ++v) block[r][v] = hn::Set(kDi, starts[r][b]);
+  }
+  HWY_UNROLL(4)
+  for (size_t step = 0; step < num_steps; step += 2) {
+    V8 elements[2][kVectors];
+    for (size_t i = 0; i < 2; ++i) {
+      const size_t g = (step + i) / kStepsOfGroup;
+      for (size_t v = 0; v < kVectors; ++v) {
+        elements[i][v] = reader.Bytes(
+            codes + v / kParts * panel_bytes + g * Reader::kBytes + v % kParts * kVectorBytes,
+            (step + i) % kStepsOfGroup);
+      }
+    }
+    for (size_t r = 0; r < kRows; ++r) {
+      const V8i first = hn::BitCast(kD8i, hn::Set(kDi, LoadInt(rows[r] + 4 * step)));
+      const V8i second = hn::BitCast(kD8i, hn::Set(kDi, LoadInt(rows[r] + 4 * step + 4)));
+      for (size_t v = 0; v < kVectors; ++v) {
+        const V16 words =
+            hn::Add(SumOfBytePairs(elements[0][v], first), SumOfBytePairs(elements[1][v], second));
+        block[r][v] = SumNow(block[r][v], SumOfPairs(words, ones));
+      }
+    }
+  }
+}
+#endif
+
 // Adds blocks [begin, end) of rows of bytes. The codes of block b lie at b - begin. kDepth is the
 // padded length of a block, 0 if that is no constant.
 template <PanelCodes kCodes, size_t kDepth, size_t kRows, size_t kPanels>
@@ -84,22 +155,30 @@ HWY_INLINE void AddBytes(const ProductTask& task, const TileCodes& tile, size_t 
   LoopSums<kRows, kPanels> local = sums;
   for (size_t b = begin; b < end; ++b) {
     VI block[kRows][kVectors];
-    for (size_t r = 0; r < kRows; ++r) {
-      for (size_t v = 0; v < kVectors; ++v) block[r][v] = hn::Set(kDi, starts[r][b]);
-    }
     const uint8_t* const codes = tile.codes + (b - begin) * tile.block_bytes;
-    if (BITPRESS_PRODUCTS_WITH_DOT || groups <= groups_in_words) {
-      AddGroups<Reader, kRows, kPanels>(reader, codes, tile.panel_bytes, rows, 0, groups, block);
-    } else {
-      for (size_t g = 0; g < groups; g += groups_in_words) {
+#if !BITPRESS_PRODUCTS_WITH_DOT && !BITPRESS_IS_ARM64
+    if (groups <= groups_in_words) {
+      SumSteps<Reader, kRows, kPanels>(reader, codes, tile.panel_bytes, rows, depth / 4, starts, b,
+                                       block);
+    } else if (task.steps_in_words > 1 && depth % 8 == 0) {
+      SumStepPairs<Reader, kRows, kPanels>(reader, codes, tile.panel_bytes, rows, depth / 4, starts,
+                                           b, block);
+    } else
+#endif
+    {
+      for (size_t r = 0; r < kRows; ++r) {
+        for (size_t v = 0; v < kVectors; ++v) block[r][v] = hn::Set(kDi, starts[r][b]);
+      }
+      const size_t step = kHasDot ? groups : groups_in_words;
+      for (size_t g = 0; g < groups; g += step) {
         AddGroups<Reader, kRows, kPanels>(reader, codes, tile.panel_bytes, rows, g,
-                                          std::min(g + groups_in_words, groups), block);
+                                          std::min(g + step, groups), block);
       }
     }
     for (size_t r = 0; r < kRows; ++r) rows[r] += depth;
     local.AddWhole(block, tile, b - begin, units, b);
   }
-  if constexpr (kIsArm) sums = local;
+  if constexpr (kIsCopied) sums = local;
 }
 
 // Adds blocks [begin, end) of rows of words.
@@ -153,7 +232,7 @@ HWY_INLINE void AddWords(const ProductTask& task, const TileCodes& tile, size_t 
     for (size_t r = 0; r < kRows; ++r) rows[r] += depth * sizeof(int16_t);
     local.AddWhole(block, tile, b - begin, units, b);
   }
-  if constexpr (kIsArm) sums = local;
+  if constexpr (kIsCopied) sums = local;
 }
 
 // Adds blocks of rows of bytes by unrolled code if they have a usual length and most of the time is
@@ -235,18 +314,21 @@ Part PartOf(const ProductPanels& panels, size_t panel, size_t begin, size_t end)
           nullptr};
 }
 
-// Multiplies the rows of a task with kPanels panels. Codes of few bits are decoded once for many
-// rows, and for rows of floats always, in pieces that stay in the cache.
+// Multiplies the rows of a task with kPanels panels. For many rows codes of few bits and those that
+// become words are decoded once, and for several rows of floats always, in pieces that stay in the
+// cache.
 template <PanelCodes kCodes, RowForm kForm, size_t kPanels>
 void MultiplyPanels(const ProductTask& task, size_t panel, std::vector<uint8_t>& buffer) {
   const ProductPanels& panels = *task.panels;
   const size_t depth = panels.padded_block(), num_blocks = panels.num_blocks();
   constexpr bool kIsFloat = kForm == RowForm::kFloats;
+  constexpr bool kIsWord = kForm == RowForm::kWords;
   constexpr size_t kTileRows = TileRows(kForm);
-  constexpr bool kIsNarrow = kCodes == PanelCodes::kFour || kCodes == PanelCodes::kSix;
+  constexpr bool kIsWidened =
+      kIsWord || (!kIsFloat && (kCodes == PanelCodes::kFour || kCodes == PanelCodes::kSix));
   const size_t num_rows = task.row_end - task.row_begin;
-  const bool is_decoded = kIsFloat ? num_rows > 1 : kIsNarrow && num_rows > kTileRows;
-  const size_t block_bytes = depth * kPanelColumns * (kIsFloat ? sizeof(float) : 1);
+  const bool is_decoded = kIsFloat ? num_rows > 1 : kIsWidened && num_rows > kTileRows;
+  const size_t block_bytes = depth * kPanelColumns * BytesOf(kForm);
   // Pieces of equal size.
   const size_t most =
       std::max<size_t>(1, kDecodedBytes / std::max<size_t>(1, block_bytes * kPanels));
@@ -262,24 +344,26 @@ void MultiplyPanels(const ProductTask& task, size_t panel, std::vector<uint8_t>&
       for (size_t b = 0; b < count; ++b) {
         const uint8_t* const codes =
             part.tile.codes + p * part.tile.panel_bytes + b * part.tile.block_bytes;
+        const uint8_t* const doubled = part.tile.doubled + p * part.tile.doubled_panel_bytes +
+                                       b * part.tile.doubled_block_bytes;
         uint8_t* const to = buffer.data() + (p * count + b) * block_bytes;
         if constexpr (kIsFloat) {
-          const uint8_t* const doubled = part.tile.doubled + p * part.tile.doubled_panel_bytes +
-                                         b * part.tile.doubled_block_bytes;
           const uint8_t* const units =
               part.tile.units + p * part.tile.units_panel_bytes + b * kPanelColumns;
           DecodeBlock<kCodes>(panels, codes, doubled, units, reinterpret_cast<float*>(to));
-        } else if constexpr (kIsNarrow) {
+        } else if constexpr (kIsWord) {
+          WidenBlockToWords<kCodes>(panels, codes, doubled, to);
+        } else if constexpr (kIsWidened) {
           WidenBlock<kCodes>(panels, codes, to);
         }
       }
     }
     if (kIsFloat && is_decoded) part.decoded = reinterpret_cast<const float*>(buffer.data());
-    if (kIsNarrow && !kIsFloat && is_decoded) {
+    if (kIsWidened && is_decoded) {
       part.tile.codes = buffer.data();
       part.tile.block_bytes = block_bytes;
       part.tile.panel_bytes = count * block_bytes;
-      MultiplyRows<PanelCodes::kEight, kForm, kPanels>(task, part);
+      MultiplyRows<kIsWord ? kWideCodes : PanelCodes::kEight, kForm, kPanels>(task, part);
     } else {
       MultiplyRows<kCodes, kForm, kPanels>(task, part);
     }

@@ -116,6 +116,23 @@ struct CodeReader<PanelCodes::kNine> {
   }
 };
 
+// Words of 16 bits, as other codes are widened for many rows: no panels have them. A group has four
+// elements of each column, 0 and 2 of all columns first, then 1 and 3.
+constexpr PanelCodes kWideCodes{-1};
+
+template <>
+struct CodeReader<kWideCodes> {
+  static constexpr size_t kDepth = 4;
+  static constexpr size_t kPiece = 4 * kPanelColumns;
+  static constexpr size_t kBytes = 2 * kPiece;
+
+  HWY_INLINE explicit CodeReader(const uint8_t*) {}
+  HWY_INLINE void Words(const uint8_t* group, const uint8_t*, size_t, V16& even, V16& odd) const {
+    even = hn::BitCast(kD16, hn::LoadU(kD8, group));
+    odd = hn::BitCast(kD16, hn::LoadU(kD8, group + kPiece));
+  }
+};
+
 // Returns the units of a vector's columns.
 HWY_INLINE VF UnitsAt(const uint8_t* units) {
   const auto exponents = hn::PromoteTo(kDi, hn::LoadU(kBytesOfLanes, units));
@@ -133,6 +150,26 @@ HWY_INLINE void WidenBlock(const ProductPanels& panels, const uint8_t* codes, ui
     for (size_t part = 0; part < kParts; ++part) {
       hn::StoreU(reader.Bytes(group + part * kVectorBytes, step), kD8,
                  out + k * kPanelColumns + part * kVectorBytes);
+    }
+  }
+}
+
+// Writes the codes of a block of one panel as kWideCodes.
+template <PanelCodes kCodes>
+HWY_INLINE void WidenBlockToWords(const ProductPanels& panels, const uint8_t* codes,
+                                  const uint8_t* doubled, uint8_t* out) {
+  using Reader = CodeReader<kCodes>;
+  using Wide = CodeReader<kWideCodes>;
+  const Reader reader(panels.table().data());
+  for (size_t k = 0; k < panels.padded_block(); k += Wide::kDepth) {
+    const size_t g = k / Reader::kDepth, step = k % Reader::kDepth / 4;
+    uint8_t* const to = out + k / Wide::kDepth * Wide::kBytes;
+    for (size_t part = 0; part < kParts; ++part) {
+      V16 even, odd;
+      reader.Words(codes + g * Reader::kBytes + part * kVectorBytes,
+                   doubled + 4 * g + part * kVectorBytes / 16, step, even, odd);
+      hn::StoreU(hn::BitCast(kD8, even), kD8, to + part * kVectorBytes);
+      hn::StoreU(hn::BitCast(kD8, odd), kD8, to + Wide::kPiece + part * kVectorBytes);
     }
   }
 }

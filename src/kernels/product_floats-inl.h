@@ -343,7 +343,7 @@ HWY_INLINE void AddFloats(const ProductTask& task, const DecodedColumns& decoded
     for (size_t v = 0; v < kVectors; ++v) columns[v] = decoded.vector(v);
     LoopSums<kRows, kPanels> local = sums;
     AddProducts<1, kRows, kVectors>(columns, rows, 0, total, local.values);
-    if constexpr (kIsArm) sums = local;
+    if constexpr (kIsCopied) sums = local;
     return;
   }
   const size_t blocks = panels.blocks_of_part() * depth, part = panels.part_depth();

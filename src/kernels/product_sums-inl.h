@@ -132,9 +132,11 @@ struct Sums {
   }
 };
 
-// A copy of sums that a loop adds to, on Arm: GCC would store others in each turn.
+// A copy of sums that a loop adds to, on Arm and with few registers: GCC would store others in each
+// turn.
+constexpr bool kIsCopied = kIsArm || kParts > 1;
 template <size_t kRows, size_t kPanels>
-using LoopSums = std::conditional_t<kIsArm, Sums<kRows, kPanels>, Sums<kRows, kPanels>&>;
+using LoopSums = std::conditional_t<kIsCopied, Sums<kRows, kPanels>, Sums<kRows, kPanels>&>;
 
 BITPRESS_END_PRODUCTS
 }  // namespace bitpress::kernels::HWY_NAMESPACE

@@ -40,10 +40,9 @@ constexpr size_t kVectorBytes = 4 * kLanes;
 constexpr bool kIsArm = BITPRESS_IS_ARM64;
 constexpr bool kHasDot = BITPRESS_PRODUCTS_WITH_DOT;
 // SSE4, whose registers are too few for it, and short vectors have no code of their own for blocks
-// of usual lengths. Products without dot instructions are several instructions each, so that
-// more of them in a row gain nothing, and their code would leave the cache.
+// of usual lengths.
 constexpr bool kHasUsualBlocks = HWY_TARGET != HWY_SSE4;
-constexpr size_t kUnrolled = kParts == 4 ? 1 : kHasDot ? 8 : 2;
+constexpr size_t kUnrolled = kParts == 4 ? 1 : 8;
 
 // Returns a * b + c, rounded once.
 HWY_INLINE VF FusedMulAdd(VF a, VF b, VF c) { return HWY_NAMESPACE::FusedMulAdd(kDf, a, b, c); }
@@ -176,12 +175,23 @@ HWY_INLINE V16 SumOfBytePairs(V8 codes, V8i row) {
 #endif
 }
 
+// Keeps the compiler from computing the products of many steps before their sums: registers would
+// not hold them.
+template <class V>
+HWY_INLINE V SumNow(V a, V b) {
+  auto sum = hn::Add(a, b).raw;
+#if defined(__GNUC__)
+  asm volatile("" : "+v"(sum));
+#endif
+  return V{sum};
+}
+
 template <size_t kRows, size_t kVectors>
 struct ByteSums {
   HWY_INLINE ByteSums() { Clear(kD16, gathered); }
   HWY_INLINE VI Add(size_t r, size_t v, V8 codes, V8i row, VI sum) {
     V16& words = gathered[r][v][0];
-    words = hn::Add(words, SumOfBytePairs(codes, row));
+    words = SumNow(words, SumOfBytePairs(codes, row));
     return sum;
   }
   HWY_INLINE void Finish(VI (&all)[kRows][kVectors]) {
