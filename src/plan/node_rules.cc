@@ -53,6 +53,13 @@ void CheckScaled(const Treatment& treatment) {
   check(treatment.config.weight_scaled, treatment.weight, "weight_scaled");
 }
 
+// Returns whether the activations of a head follow it into the format of its table: they cost no
+// bytes, and narrow ones would lose what the weight gains.
+bool ActivationsFollow(const Treatment& head, const formats::FormatSpec& table) {
+  return head.activation && head.activation->is_blocked() && table.is_blocked() &&
+         head.activation->element_bits < table.element_bits;
+}
+
 // Returns whether a head can take the format of its table and loses less by it. A head of more than
 // 8 bits would slow down every token to save the bytes of a copy. Products need activations that
 // are float, or have blocks of the same size.
@@ -62,8 +69,9 @@ bool TakesFormatOf(const Treatment& head, const formats::FormatSpec& table) {
   if (table.element_bits > kMostBits || head.weight->element_bits >= table.element_bits) {
     return false;
   }
-  return !head.activation || (head.activation->is_blocked() && table.is_blocked() &&
-                              head.activation->block_size == table.block_size);
+  return !head.activation || ActivationsFollow(head, table) ||
+         (head.activation->is_blocked() && table.is_blocked() &&
+          head.activation->block_size == table.block_size);
 }
 
 }  // namespace
@@ -106,7 +114,17 @@ NodeRules::NodeRules(const QuantConfig& config, const graph::Model& model)
 void NodeRules::ShareTables(size_t first) {
   // A mean of bits that is asked for leaves no room for a head of 8 bits.
   if (config_.embeddings == "none" || config_.mean_bits > 0) return;
-  std::map<std::string, std::vector<std::string>> heads;  // by the format of their table
+  using Heads = std::map<std::string, std::vector<std::string>>;  // by the format of their table
+  const auto compile = [&](Heads heads, const std::string& setting) {
+    treatments_.clear();
+    for (auto& [format, names] : heads) {
+      Compile({.names = std::move(names), .settings = {{setting, format}}}, "tied heads", "");
+      std::rotate(rules_.begin() + static_cast<std::ptrdiff_t>(first), rules_.end() - 1,
+                  rules_.end());
+    }
+  };
+  Heads heads;
+  std::vector<std::pair<Node, formats::FormatSpec>> found;  // and the formats of their tables
   for (const TiedHead& tied : FindTiedHeads(model_)) {
     const std::string& value = tied.lookup.input(0);
     const Treatment& head = For(tied.head, tied.head.input(1));
@@ -114,14 +132,19 @@ void NodeRules::ShareTables(size_t first) {
     if (table.excluded.empty() && table.embedding && TakesFormatOf(head, *table.embedding) &&
         WhyTableStaysFloat(model_.Initializer(value)).empty()) {
       heads[table.embedding->name].push_back(index_.KeyOf(tied.head));
+      found.emplace_back(tied.head, *table.embedding);
     }
   }
-  treatments_.clear();
-  for (auto& [format, names] : heads) {
-    Compile({.names = std::move(names), .settings = {{"weights", format}}}, "tied heads", "");
-    std::rotate(rules_.begin() + static_cast<std::ptrdiff_t>(first), rules_.end() - 1,
-                rules_.end());
+  compile(std::move(heads), "weights");
+  // A rule of the configuration may have kept the weight's format.
+  Heads followed;
+  for (const auto& [node, table] : found) {
+    const Treatment& head = For(node, node.input(1));
+    if (head.weight && head.weight->name == table.name && ActivationsFollow(head, table)) {
+      followed[table.name].push_back(index_.KeyOf(node));
+    }
   }
+  compile(std::move(followed), "activations");
 }
 
 void NodeRules::LeaveAnglesFloat() {

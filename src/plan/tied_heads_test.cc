@@ -52,8 +52,23 @@ TEST(TiedHeads, TakeTheWiderFormatOfTheirTable) {
   const graph::Model model = Tied();
   EXPECT_EQ(HeadFormat(model, "MXFP4E2M1", {"activations=none"}), "mxint8");
   EXPECT_EQ(HeadFormat(model, "MXFP4E2M1"), "mxint8");
+  EXPECT_EQ(HeadFormat(model, "MX6"), "mxint8");
   EXPECT_EQ(HeadFormat(model, "INT4_WEIGHTS"), "uint8");
   EXPECT_EQ(HeadFormat(model, "MX4", {"activations=none", "embeddings=mx6"}), "mx6");
+}
+
+TEST(TiedHeads, TakeTheirActivationsAlong) {
+  const graph::Model model = Tied();
+  const auto activations = [&](const std::string& config, const std::string& rule = {}) {
+    QuantConfig request = ConfigByName(config);
+    if (!rule.empty()) request.rules.push_back(ParseRule(rule));
+    return RowOf(MakePlan(request, model, "test"), "r").format;
+  };
+  EXPECT_EQ(activations("MXFP4E2M1"), "mxint8");
+  EXPECT_EQ(activations("MX6"), "mxint8");
+  EXPECT_EQ(activations("MXFP4E2M1", "names=multiply: activations=mxfp4_e2m1"), "mxfp4_e2m1");
+  EXPECT_EQ(activations("MXFP4E2M1", "names=multiply: weights=mxfp4_e2m1"), "mxfp4_e2m1");
+  EXPECT_EQ(activations("MXFP4E2M1", "names=multiply: weights=mxint8"), "mxfp4_e2m1");
 }
 
 TEST(TiedHeads, KeepTheirOwnFormat) {
@@ -63,7 +78,7 @@ TEST(TiedHeads, KeepTheirOwnFormat) {
   EXPECT_EQ(HeadFormat(model, "MX6", {"activations=none", "embeddings=bf16"}), "mx6");
   EXPECT_EQ(HeadFormat(model, "MX6", {"activations=none", "embeddings=none"}), "mx6");
   // A product from codes has blocks of one size on both sides.
-  EXPECT_EQ(HeadFormat(model, "MX6"), "mx6");
+  EXPECT_EQ(HeadFormat(model, "MX4", {"activations=mx9"}), "mx4");
   EXPECT_EQ(HeadFormat(model, "INT8", {"weights=int4", "embeddings=int8"}), "int4");
   // No budget is spent on them.
   EXPECT_EQ(HeadFormat(model, "MXFP4E2M1", {"mean_bits=4.6"}), "mxfp4_e2m1");

@@ -10,13 +10,15 @@
 // nodes `bitpress.Rotate_<size>`, functions of standard operators.
 //
 // MatMul and Gemm of the main graph are rotated whose first input is computed and whose second one
-// is a constant FLOAT matrix that nothing else reads. The sum has to be over whole blocks. The
-// rotated form of a value is called `<value>_rotated`, and all layers that read the value share it.
+// is a constant FLOAT matrix that nothing else reads. The sum has to be over whole blocks. A head
+// that is a table of embeddings stays as it is, so that both are one tensor. The rotated form of a
+// value is called `<value>_rotated`, and all layers that read the value share it.
 // Older models are brought to opset 21 before, as far as they can be raised.
 #include <bit>
 #include <cmath>
 #include <map>
 #include <optional>
+#include <set>
 #include <span>
 
 #include "base/check.h"
@@ -24,6 +26,7 @@
 #include "base/tensor.h"
 #include "graph/own_domain.h"
 #include "ops/operator_traits.h"
+#include "plan/tied_heads.h"
 #include "rewrite/passes.h"
 
 namespace bitpress::rewrite {
@@ -127,7 +130,11 @@ Tensor TurnWeight(const graph::InitializerView& weight, bool is_transposed, size
 
 class Rotator {
  public:
-  Rotator(Model& model, int64_t block_size) : model_(model), block_size_(block_size) {}
+  Rotator(Model& model, int64_t block_size) : model_(model), block_size_(block_size) {
+    for (const plan::TiedHead& tied : plan::FindTiedHeads(model)) {
+      tied_.insert(tied.head.output(0));
+    }
+  }
 
   graph::PassResult Run() {
     for (Node node : model_.Nodes()) {
@@ -163,9 +170,8 @@ class Rotator {
     if (num_inputs == 0 || num_inputs % block_size_ != 0) {
       return fmt::format("{} inputs are not whole blocks of {}", num_inputs, block_size_);
     }
-    if (!model_.OnlyUse(node.input(1))) {
-      return "its weight has other readers";
-    }
+    if (tied_.contains(node.output(0))) return "it is a table of embeddings";
+    if (!model_.OnlyUse(node.input(1))) return "its weight has other readers";
     return "";
   }
 
@@ -197,6 +203,7 @@ class Rotator {
 
   Model& model_;
   int64_t block_size_;
+  std::set<std::string> tied_;                  // outputs of heads that are tables
   std::map<std::string, std::string> rotated_;  // values and their turned forms
   int64_t num_layers_ = 0;                      // whose weights were turned
   graph::PassResult result_ = false;

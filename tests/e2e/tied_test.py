@@ -142,3 +142,11 @@ def test_rules_name_lookups_and_heads(source_of, bitpress):
                        "--rule", "roles=embedding: embeddings=mx9")
     rows = [line for line in text.splitlines() if '"role":"weight"' in line and '"format":"mx9"' in line]
     assert len(rows) == 2 and '"role":"embedding"' in rows[0] and '"role":"lm_head"' in rows[1]
+
+
+def test_rotations_leave_heads_with_their_table(source_of, tmp_path, bitpress):
+    source = source_of("copy")
+    text = bitpress.ok("quantize", source, "-o", tmp_path / "q.onnx", "--config", "MXFP4E2M1", "--set", "rotate=32")
+    assert "not MatMul 'head': it is a table of embeddings" in text
+    assert "tied head:   'head' reads the codes of 'table' (mxint8)" in text
+    assert operators(tmp_path / "q.onnx")["MatMul_mxint8"] == 1
