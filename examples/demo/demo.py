@@ -138,7 +138,7 @@ def show_more(program: Path, folder: Path, model: Path, data: Path, image: str) 
         print("\nA language model in 4 bits: ./dev llm")
     print("\nNow your own model:", f"  {program} quantize model.onnx -o model_int8.onnx --config INT8 --data SAMPLES",
           f"  {program} evaluate model_int8.onnx --reference model.onnx --data SAMPLES",
-          f"  {program} autotune model.onnx -o best.onnx --data SAMPLES     (tries configurations in turn)", sep="\n")
+          f"  {program} auto model.onnx -o best.onnx --data SAMPLES     (finds a configuration)", sep="\n")
 
 
 def demo(arguments) -> None:
