@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <set>
 
 #include "base/check.h"
 #include "base/error.h"
@@ -178,66 +177,6 @@ double Shared(const Box& a, const Box& b) {
                  std::min(a.bottom, b.bottom)});
 }
 
-// A found box of a class, and whether it has a label. One that lies in a crowd counts neither way.
-struct Verdict {
-  double score = 0;
-  bool is_right = false;
-};
-
-// Matches the boxes of one image and class. Returns the number of labels that count.
-size_t Match(const LabelledImage& image, int64_t label, double threshold,
-             std::vector<Verdict>& verdicts) {
-  constexpr size_t kMostFound = 100;
-  std::vector<const LabelledBox*> wanted;
-  for (const LabelledBox& box : image.wanted) {
-    if (box.label == label) wanted.push_back(&box);
-  }
-  std::ranges::stable_sort(wanted, {}, &LabelledBox::is_crowd);
-  std::vector<bool> is_taken(wanted.size());
-  size_t num_found = 0;
-  for (const Box& box : image.found) {
-    if (box.label != label) continue;
-    if (++num_found > kMostFound) break;
-    double best = std::min(threshold, 1 - 1e-10);
-    std::optional<size_t> match;
-    for (size_t i = 0; i < wanted.size(); ++i) {
-      if (is_taken[i] && !wanted[i]->is_crowd) continue;
-      if (match && !wanted[*match]->is_crowd && wanted[i]->is_crowd) break;
-      const double iou =
-          wanted[i]->is_crowd ? Shared(box, *wanted[i]) / AreaOf(box) : Iou(box, *wanted[i]);
-      if (iou < best) continue;
-      best = iou;
-      match = i;
-    }
-    if (match && wanted[*match]->is_crowd) continue;
-    if (match) is_taken[*match] = true;
-    verdicts.push_back({box.score, match.has_value()});
-  }
-  return static_cast<size_t>(
-      std::ranges::count_if(wanted, [](const LabelledBox* box) { return !box->is_crowd; }));
-}
-
-// Returns the mean precision at 101 recalls, of verdicts in any order.
-double PrecisionOf(std::vector<Verdict> verdicts, size_t num_wanted) {
-  std::ranges::stable_sort(verdicts, std::greater<>(), &Verdict::score);
-  std::vector<double> precisions, recalls;
-  size_t num_right = 0;
-  for (size_t i = 0; i < verdicts.size(); ++i) {
-    if (verdicts[i].is_right) ++num_right;
-    precisions.push_back(static_cast<double>(num_right) / static_cast<double>(i + 1));
-    recalls.push_back(static_cast<double>(num_right) / static_cast<double>(num_wanted));
-  }
-  for (size_t i = precisions.size(); i-- > 1;) {
-    precisions[i - 1] = std::max(precisions[i - 1], precisions[i]);
-  }
-  double sum = 0;
-  for (int step = 0; step <= 100; ++step) {
-    const auto at = std::ranges::lower_bound(recalls, 0.01 * step);
-    if (at != recalls.end()) sum += precisions[static_cast<size_t>(at - recalls.begin())];
-  }
-  return sum / 101;
-}
-
 // Returns whether the fields from the fifth on are shares, as scores are.
 bool HasScores(const Fields& fields) {
   for (size_t i = 0; i < fields.num_boxes; ++i) {
@@ -312,6 +251,11 @@ double Iou(const Box& a, const Box& b) {
   return all > 0 ? shared / all : 0;
 }
 
+double ShareWithin(const Box& box, const Box& other) {
+  const double area = AreaOf(box);
+  return area > 0 ? Shared(box, other) / area : 0;
+}
+
 std::string FindBoxLayout(const TaskInterface& interface) {
   if (!interface.reads_image) return "";
   size_t num_masks = 0;
@@ -380,48 +324,22 @@ std::vector<Box> ReadBoxes(const std::vector<SampleOutput>& outputs,
   return Suppressed(std::move(boxes), settings.iou);
 }
 
-bool HasMasks(const std::vector<SampleOutput>& outputs, const DetectionSettings& settings) {
+const SampleOutput* PrototypesOf(const std::vector<SampleOutput>& outputs,
+                                 const DetectionSettings& settings) {
   constexpr std::string_view kLayouts[] = {"yolo5", "yolo8", "end2end"};
-  return std::ranges::find(kLayouts, settings.layout) != std::end(kLayouts) &&
-         HeadOf(outputs, settings).prototypes != nullptr;
+  const bool may_have_masks = std::ranges::find(kLayouts, settings.layout) != std::end(kLayouts);
+  return may_have_masks ? HeadOf(outputs, settings).prototypes : nullptr;
 }
 
-std::vector<bool> MaskOf(const Box& box, const std::vector<SampleOutput>& outputs,
-                         const DetectionSettings& settings) {
+std::vector<double> MaskFactorsOf(const Box& box, const std::vector<SampleOutput>& outputs,
+                                  const DetectionSettings& settings) {
   const Head head = HeadOf(outputs, settings);
   BITPRESS_DCHECK(head.prototypes != nullptr && box.row < head.fields.num_boxes);
-  const std::vector<int64_t>& dims = head.prototypes->dims;
-  const auto num_masks = static_cast<size_t>(dims[0]), height = static_cast<size_t>(dims[1]),
-             width = static_cast<size_t>(dims[2]);
-  const double scale = static_cast<double>(width) / static_cast<double>(settings.input_width);
-  // Returns the first pixel whose middle is not before an edge.
-  const auto pixel = [&](double edge, size_t most) {
-    return static_cast<size_t>(
-        std::clamp(std::ceil(edge * scale - 0.5), 0.0, static_cast<double>(most)));
-  };
-  const size_t left = pixel(box.left, width), right = pixel(box.right, width);
-  const size_t top = pixel(box.top, height), bottom = pixel(box.bottom, height);
-  std::vector<bool> mask(height * width, false);
-  for (size_t y = top; y < bottom; ++y) {
-    for (size_t x = left; x < right; ++x) {
-      double sum = 0;
-      for (size_t k = 0; k < num_masks; ++k) {
-        sum += head.fields.At(box.row, head.fields.num_fields + k) *
-               head.prototypes->values[(k * height + y) * width + x];
-      }
-      mask[y * width + x] = sum > 0;
-    }
+  std::vector<double> factors(static_cast<size_t>(head.prototypes->dims[0]));
+  for (size_t k = 0; k < factors.size(); ++k) {
+    factors[k] = head.fields.At(box.row, head.fields.num_fields + k);
   }
-  return mask;
-}
-
-double MaskIou(const std::vector<bool>& a, const std::vector<bool>& b) {
-  size_t both = 0, either = 0;
-  for (size_t i = 0; i < a.size(); ++i) {
-    if (a[i] && b[i]) ++both;
-    if (a[i] || b[i]) ++either;
-  }
-  return either == 0 ? 1 : static_cast<double>(both) / static_cast<double>(either);
+  return factors;
 }
 
 std::vector<std::pair<size_t, size_t>> PairBoxes(std::span<const Box> wanted,
@@ -440,28 +358,6 @@ std::vector<std::pair<size_t, size_t>> PairBoxes(std::span<const Box> wanted,
     pairs.emplace_back(*best, j);
   }
   return pairs;
-}
-
-double AveragePrecision(std::span<const LabelledImage> images, std::span<const double> thresholds) {
-  std::set<int64_t> labels;
-  for (const LabelledImage& image : images) {
-    for (const LabelledBox& box : image.wanted) {
-      if (!box.is_crowd) labels.insert(box.label);
-    }
-  }
-  double sum = 0;
-  for (const int64_t label : labels) {
-    for (const double threshold : thresholds) {
-      std::vector<Verdict> verdicts;
-      size_t num_wanted = 0;
-      for (const LabelledImage& image : images) {
-        num_wanted += Match(image, label, threshold, verdicts);
-      }
-      sum += PrecisionOf(std::move(verdicts), num_wanted);
-    }
-  }
-  const auto count = static_cast<double>(labels.size() * thresholds.size());
-  return count > 0 ? sum / count : 0;
 }
 
 }  // namespace bitpress::evaluate

@@ -25,11 +25,13 @@ struct Box {
 
 // Returns the area that both boxes share over the area that one of them covers.
 double Iou(const Box& a, const Box& b);
+// Returns the part of a box that lies in another one; 0 if it has no area.
+double ShareWithin(const Box& box, const Box& other);
 
 // The ways in which outputs hold boxes.
 inline constexpr std::array<std::string_view, 6> kBoxLayouts{
     // [boxes, 5 + classes]: centre, size, objectness, and a score for each class (YOLO 5, 7). Here,
-    // in `yolo8` and in `end2end`, factors of masks may follow, see HasMasks.
+    // in `yolo8` and in `end2end`, factors of masks may follow, see PrototypesOf.
     "yolo5",
     // [4 + classes, boxes]: centre, size, and a score for each class (YOLO 8 to 11).
     "yolo8",
@@ -67,26 +69,14 @@ std::vector<Box> ReadBoxes(const std::vector<SampleOutput>& outputs,
 std::vector<std::pair<size_t, size_t>> PairBoxes(std::span<const Box> wanted,
                                                  std::span<const Box> found, double iou);
 
-// Returns whether boxes have masks: an output holds prototypes, [masks, height, width] at a quarter
-// of the image's sides, and each row of the head ends with a factor for each of them.
-bool HasMasks(const std::vector<SampleOutput>& outputs, const DetectionSettings& settings);
-// Returns which pixels of the prototypes show the object of a box: those in the box whose sum of
-// prototypes is above 0. REQUIRES: HasMasks, and ReadBoxes gave the box.
-std::vector<bool> MaskOf(const Box& box, const std::vector<SampleOutput>& outputs,
-                         const DetectionSettings& settings);
-// Returns the pixels that both masks have over those that one of them has; 1 if neither has any.
-double MaskIou(const std::vector<bool>& a, const std::vector<bool>& b);
-
-// A box of one image that has labels, as COCO has them.
-struct LabelledBox : Box {
-  bool is_crowd = false;  // boxes that lie in it count neither way
-};
-struct LabelledImage {
-  std::vector<LabelledBox> wanted;
-  std::vector<Box> found;  // the best first
-};
-// Returns the average precision as pycocotools has it, with 101 points of recall and at most 100
-// boxes an image: the mean over classes with a label, and over the thresholds of the IoU.
-double AveragePrecision(std::span<const LabelledImage> images, std::span<const double> thresholds);
+// Returns the output with the prototypes of masks, [masks, height, width] at a quarter of the
+// image's sides. Each row of the head ends with a factor for each of them. Null: boxes have no
+// masks.
+const SampleOutput* PrototypesOf(const std::vector<SampleOutput>& outputs,
+                                 const DetectionSettings& settings);
+// Returns the factors of the prototypes for a box. REQUIRES: there are prototypes, and ReadBoxes
+// gave the box.
+std::vector<double> MaskFactorsOf(const Box& box, const std::vector<SampleOutput>& outputs,
+                                  const DetectionSettings& settings);
 
 }  // namespace bitpress::evaluate

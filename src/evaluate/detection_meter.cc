@@ -1,62 +1,38 @@
 // Detection: the boxes of both models beside each other, and their average precision against labels
 // in the form of COCO.
 #include <algorithm>
-#include <nlohmann/json.hpp>
 #include <span>
 
-#include "base/atomic_file.h"
 #include "base/error.h"
-#include "base/paths.h"
 #include "base/text.h"
+#include "evaluate/average_precision.h"
+#include "evaluate/box_masks.h"
+#include "evaluate/coco_labels.h"
 #include "evaluate/detection.h"
 #include "evaluate/task_meters.h"
 
 namespace bitpress::evaluate {
 namespace {
 
-// The labels of one photo, in its own pixels.
-struct CocoImage {
-  double width = 0, height = 0;
-  std::vector<LabelledBox> boxes;
-};
+// Average precision of the boxes, or the masks, of both models.
+struct Precision {
+  std::vector<MatchedImage> images, reference_images;
 
-// Reads labels by the names of photos. Classes are the positions of the category ids in their
-// order, as detectors trained on COCO have them.
-std::map<std::string, CocoImage> ReadCoco(const std::string& file) {
-  using Json = nlohmann::json;
-  std::map<std::string, CocoImage> images;
-  try {
-    const Json coco = Json::parse(ReadFile(PathOf(file)));
-    std::map<int64_t, int64_t> classes;
-    for (const Json& category : coco.at("categories")) {
-      classes.emplace(category.at("id").get<int64_t>(), 0);
+  void AddTo(TaskReport& report, const std::string& of_what) const {
+    const auto add = [&](std::string_view name, size_t num_thresholds) {
+      report.figures.push_back(
+          {fmt::format("{}{}", name, of_what), AveragePrecision(images, num_thresholds), {}});
+      if (reference_images.empty()) return;
+      report.figures.back().reference = AveragePrecision(reference_images, num_thresholds);
+    };
+    add("mAP 50-95", kNumThresholds);
+    const TaskFigure all = report.figures.back();
+    if (all.reference.value_or(0) > 0) {
+      report.SetLoss((*all.reference - all.value) / *all.reference, "drop of mAP" + of_what);
     }
-    int64_t number = 0;
-    for (auto& [id, label] : classes) label = number++;
-    std::map<int64_t, std::string> names;
-    for (const Json& image : coco.at("images")) {
-      const auto name = image.at("file_name").get<std::string>();
-      names.emplace(image.at("id").get<int64_t>(), name);
-      images[name] = {image.value("width", 0.0), image.value("height", 0.0), {}};
-    }
-    for (const Json& annotation : coco.at("annotations")) {
-      const auto box = annotation.at("bbox").get<std::array<double, 4>>();
-      LabelledBox labelled;
-      static_cast<Box&>(labelled) = {
-          box[0],          box[1], box[0] + box[2],
-          box[1] + box[3], 1,      classes.at(annotation.at("category_id").get<int64_t>())};
-      labelled.is_crowd = annotation.value("iscrowd", 0) != 0;
-      images.at(names.at(annotation.at("image_id").get<int64_t>())).boxes.push_back(labelled);
-    }
-  } catch (const Json::exception& error) {
-    Fail(ErrorCode::kInvalidArgument, "'{}' holds no labels in the form of COCO: {}", file,
-         error.what());
-  } catch (const std::out_of_range&) {
-    Fail(ErrorCode::kInvalidArgument,
-         "'{}': an annotation names an image or a category that is not listed", file);
+    add("mAP 50", 1);
   }
-  return images;
-}
+};
 
 class DetectionMeter : public TaskMeter {
  public:
@@ -68,7 +44,7 @@ class DetectionMeter : public TaskMeter {
       Fail(ErrorCode::kInvalidArgument, "fit '{}' is not one of none|letterbox|stretch", fit_);
     }
     if (const std::string labels = spec.Text("labels"); !labels.empty()) {
-      coco_ = ReadCoco(labels);
+      coco_ = ReadCocoLabels(labels);
     }
   }
 
@@ -123,7 +99,10 @@ class DetectionMeter : public TaskMeter {
       report.SetLoss(1 - f1, "1 - F1 of boxes", "boxes", num_wanted_);
       if (has_masks_) AddMasks(report);
     }
-    if (!images_.empty()) AddPrecision(report);
+    if (boxes_.images.empty()) return report;
+    report.figures.push_back({"labelled images", static_cast<double>(boxes_.images.size()), {}});
+    boxes_.AddTo(report, "");
+    if (!masks_.images.empty()) masks_.AddTo(report, " of masks");
     return report;
   }
 
@@ -134,11 +113,13 @@ class DetectionMeter : public TaskMeter {
   void Compare(const TaskSample& sample, std::span<const Box> wanted, std::span<const Box> found) {
     const auto pairs = PairBoxes(wanted, found, kSame);
     num_pairs_ += pairs.size();
-    has_masks_ = HasMasks(sample.reference, settings_);
+    const SampleOutput* const prototypes = PrototypesOf(sample.reference, settings_);
+    has_masks_ = prototypes != nullptr;
     if (!has_masks_) return;
+    const ImageFit fit = FitOfPrototypes(*prototypes, settings_);
     for (const auto& [i, j] : pairs) {
-      const double iou = MaskIou(MaskOf(wanted[i], sample.reference, settings_),
-                                 MaskOf(found[j], sample.outputs, settings_));
+      const double iou = MaskIou(MaskOf(wanted[i], sample.reference, settings_, fit),
+                                 MaskOf(found[j], sample.outputs, settings_, fit), 1);
       mask_ious_ += iou;
       if (iou >= kSame) ++num_mask_pairs_;
     }
@@ -158,73 +139,74 @@ class DetectionMeter : public TaskMeter {
     report.SetLoss(1 - f1, "1 - F1 of masks", "boxes", num_wanted_);
   }
 
-  // Returns the labels in pixels of what the model saw.
-  std::vector<LabelledBox> Fitted(const CocoImage& image, const TaskSample& sample) const {
-    std::vector<LabelledBox> boxes = image.boxes;
-    const bool has_other_size = image.width > 0 && sample.input_width > 0 &&
-                                (image.width != static_cast<double>(sample.input_width) ||
-                                 image.height != static_cast<double>(sample.input_height));
+  // Returns how the pixels of the labels lie in what the model saw.
+  ImageFit FitOf(const CocoImage& image, const TaskSample& sample) const {
+    ImageFit fit{.height = image.height, .width = image.width};
+    const bool is_known = image.width > 0 && image.height > 0 && sample.input_width > 0;
+    const bool has_other_size =
+        is_known && (image.width != sample.input_width || image.height != sample.input_height);
     if (fit_ == "none" && has_other_size) {
-      Fail(
-          ErrorCode::kInvalidArgument,
-          "'{}': the labels are for {:g}x{:g} pixels, and the model saw {}x{}: say how photos were "
-          "fitted (--image with fit=letterbox or fit=stretch, or detection:fit=...)",
-          sample.name, image.width, image.height, sample.input_width, sample.input_height);
+      Fail(ErrorCode::kInvalidArgument,
+           "'{}': the labels are for {}x{} pixels, and the model saw {}x{}: say how photos were "
+           "fitted (--image with fit=letterbox or fit=stretch, or detection:fit=...)",
+           sample.name, image.width, image.height, sample.input_width, sample.input_height);
     }
-    if (fit_ == "none") return boxes;
-    if (image.width <= 0 || image.height <= 0 || sample.input_width <= 0) {
+    if (fit_ == "none") return fit;
+    if (!is_known) {
       Fail(ErrorCode::kInvalidArgument,
            "'{}': fit={} needs the width and height of each image in the labels", sample.name,
            fit_);
     }
-    double x_scale = static_cast<double>(sample.input_width) / image.width;
-    double y_scale = static_cast<double>(sample.input_height) / image.height;
-    double left = 0, top = 0;
+    const auto width = static_cast<double>(image.width), height = static_cast<double>(image.height),
+               input_width = static_cast<double>(sample.input_width),
+               input_height = static_cast<double>(sample.input_height);
+    fit.x_scale = input_width / width;
+    fit.y_scale = input_height / height;
     if (fit_ == "letterbox") {
-      x_scale = y_scale = std::min(x_scale, y_scale);
-      left = (static_cast<double>(sample.input_width) - x_scale * image.width) / 2;
-      top = (static_cast<double>(sample.input_height) - y_scale * image.height) / 2;
+      fit.x_scale = fit.y_scale = std::min(fit.x_scale, fit.y_scale);
+      fit.left = (input_width - fit.x_scale * width) / 2;
+      fit.top = (input_height - fit.y_scale * height) / 2;
     }
+    return fit;
+  }
+
+  // Returns the labels in pixels of what the model saw.
+  static std::vector<LabelledBox> Fitted(std::vector<LabelledBox> boxes, const ImageFit& fit) {
     for (LabelledBox& box : boxes) {
-      box.left = box.left * x_scale + left;
-      box.right = box.right * x_scale + left;
-      box.top = box.top * y_scale + top;
-      box.bottom = box.bottom * y_scale + top;
+      box.left = box.left * fit.x_scale + fit.left;
+      box.right = box.right * fit.x_scale + fit.left;
+      box.top = box.top * fit.y_scale + fit.top;
+      box.bottom = box.bottom * fit.y_scale + fit.top;
     }
     return boxes;
   }
 
   void AddLabelled(const TaskSample& sample) {
-    if (coco_.empty()) return;
-    auto image = coco_.find(sample.name);
-    if (image == coco_.end()) {
-      image = coco_.find(PathText(PathOf(sample.name).filename()));
-    }
-    if (image == coco_.end()) return;
-    // Precision counts boxes of every score, as far as they may matter.
-    constexpr double kLeastScore = 0.001;
-    const std::vector<LabelledBox> wanted = Fitted(image->second, sample);
-    images_.push_back({wanted, ReadBoxes(sample.outputs, settings_, kLeastScore)});
-    if (sample.reference.empty()) return;
-    reference_images_.push_back({wanted, ReadBoxes(sample.reference, settings_, kLeastScore)});
-  }
-
-  void AddPrecision(TaskReport& report) const {
-    std::vector<double> thresholds;
-    for (int i = 0; i < 10; ++i) thresholds.push_back(0.5 + 0.05 * i);
-    const auto precision = [&](const std::vector<LabelledImage>& images, size_t count) {
-      return images.empty()
-                 ? std::nullopt
-                 : std::optional(AveragePrecision(images, std::span(thresholds).first(count)));
+    const CocoImage* const image = coco_.Of(sample.name);
+    if (image == nullptr) return;
+    const ImageFit fit = FitOf(*image, sample);
+    const std::vector<LabelledBox> wanted = Fitted(image->boxes, fit);
+    const bool has_masks = coco_.has_masks && PrototypesOf(sample.outputs, settings_) != nullptr;
+    const std::vector<RunLengthMask> wanted_masks =
+        has_masks ? coco_.MasksOf(*image) : std::vector<RunLengthMask>();
+    const auto match = [&](const std::vector<SampleOutput>& outputs,
+                           std::vector<MatchedImage> Precision::*images) {
+      // Precision counts boxes of every score, as far as they may matter.
+      constexpr double kLeastScore = 0.001;
+      const std::vector<Box> found = ReadBoxes(outputs, settings_, kLeastScore);
+      (boxes_.*images).push_back(MatchObjects(image->id, wanted, found, [&](size_t j, size_t i) {
+        return BoxOverlap(found[j], wanted[i]);
+      }));
+      if (!has_masks) return;
+      std::vector<RunLengthMask> masks;
+      for (const Box& box : found) masks.push_back(MaskOf(box, outputs, settings_, fit));
+      (masks_.*images).push_back(MatchObjects(image->id, wanted, found, [&](size_t j, size_t i) {
+        return wanted[i].is_crowd ? ShareWithin(masks[j], wanted_masks[i])
+                                  : MaskIou(masks[j], wanted_masks[i], 0);
+      }));
     };
-    report.figures.push_back({"labelled images", static_cast<double>(images_.size()), {}});
-    report.figures.push_back({"mAP 50-95", *precision(images_, thresholds.size()),
-                              precision(reference_images_, thresholds.size())});
-    const TaskFigure& all = report.figures.back();
-    if (all.reference && *all.reference > 0) {
-      report.SetLoss((*all.reference - all.value) / *all.reference, "drop of mAP");
-    }
-    report.figures.push_back({"mAP 50", *precision(images_, 1), precision(reference_images_, 1)});
+    match(sample.outputs, &Precision::images);
+    if (!sample.reference.empty()) match(sample.reference, &Precision::reference_images);
   }
 
   DetectionSettings settings_;
@@ -233,8 +215,8 @@ class DetectionMeter : public TaskMeter {
   uint64_t num_pairs_ = 0, num_mask_pairs_ = 0;  // of boxes, and of those with the same masks
   double mask_ious_ = 0;                         // of all pairs of boxes
   bool has_reference_ = false, has_masks_ = false;
-  std::map<std::string, CocoImage> coco_;
-  std::vector<LabelledImage> images_, reference_images_;
+  CocoLabels coco_;
+  Precision boxes_, masks_;  // of labelled images
 };
 
 }  // namespace

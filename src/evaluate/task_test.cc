@@ -15,6 +15,7 @@
 #include "base/paths.h"
 #include "base/scratch_folder.h"
 #include "base/test_support.h"
+#include "evaluate/box_masks.h"
 #include "evaluate/detection.h"
 #include "evaluate/run_meter.h"
 #include "evaluate/task_meters.h"
@@ -245,26 +246,13 @@ TEST(Task, OfDetectionReadsEachLayout) {
   EXPECT_THROW(ReadBoxes({{{2, 7}, rows, {}}}, {"end2end", 0.25, 0.5, 4}, 0.25), Error);
 }
 
-TEST(Task, OfDetectionHasThePrecisionOfCoco) {
+TEST(Task, OfDetectionPairsBoxesOfBothModels) {
   const Box near = {0, 0, 10, 10, 0.9, 0}, miss = {50, 50, 60, 60, 0.8, 0};
   const Box half = {0, 0, 10, 7, 0.7, 0};
-  const LabelledBox wanted = {{0, 0, 10, 10, 1, 0}}, other = {{20, 20, 30, 30, 1, 0}};
-  const double at_half[] = {0.5};
-  // One of two labels is found first: precision 1 up to a recall of one half, 51 of 101 points.
-  const LabelledImage image{{wanted, other}, {near, miss}};
-  EXPECT_DOUBLE_EQ(AveragePrecision({&image, 1}, at_half), 51.0 / 101);
-  // Below a miss, the precision is one half.
-  const LabelledImage late{{wanted}, {{50, 50, 60, 60, 0.8, 0}, half}};
-  EXPECT_DOUBLE_EQ(AveragePrecision({&late, 1}, at_half), 0.5);
-  const double strict[] = {0.75};
-  EXPECT_DOUBLE_EQ(AveragePrecision({&late, 1}, strict), 0);
-  // What lies in a crowd counts neither way.
-  LabelledBox crowd = {{45, 45, 65, 65, 1, 0}};
-  crowd.is_crowd = true;
-  const LabelledImage crowded{{wanted, crowd}, {{50, 50, 60, 60, 0.95, 0}, near}};
-  EXPECT_DOUBLE_EQ(AveragePrecision({&crowded, 1}, at_half), 1);
   const std::vector<std::pair<size_t, size_t>> first_and_only = {{0, 0}};
   EXPECT_EQ(PairBoxes(std::vector<Box>{near, miss}, std::vector<Box>{half}, 0.5), first_and_only);
+  EXPECT_DOUBLE_EQ(ShareWithin(half, {0, 5, 10, 10}), 2.0 / 7);
+  EXPECT_DOUBLE_EQ(ShareWithin({3, 3, 3, 3}, near), 0);
 }
 
 TEST(Task, OfEmbeddingsMayTakeEachVector) {
@@ -353,20 +341,21 @@ TEST(Boxes, OfYoloMayHaveMasks) {
   EXPECT_EQ(FindBoxLayout(interface), "yolo8");
   const DetectionSettings settings{.layout = "yolo8", .input_height = 32, .input_width = 32};
   const std::vector<SampleOutput> outputs = {{{13, kBoxes}, head, {}}, {{8, 8, 8}, prototypes, {}}};
-  EXPECT_TRUE(HasMasks(outputs, settings));
-  EXPECT_FALSE(HasMasks({outputs[0]}, settings));
+  const SampleOutput* const found_prototypes = PrototypesOf(outputs, settings);
+  ASSERT_EQ(found_prototypes, &outputs[1]);
+  EXPECT_EQ(PrototypesOf({outputs[0]}, settings), nullptr);
   const std::vector<Box> boxes = ReadBoxes(outputs, settings, 0.25);
   ASSERT_EQ(boxes.size(), 1);
   EXPECT_EQ(boxes[0].label, 0);
-  const std::vector<bool> mask = MaskOf(boxes[0], outputs, settings);
-  for (size_t i = 0; i < 64; ++i) EXPECT_EQ(mask[i], i / 8 < 4 && i % 8 == 3) << i;
+  const ImageFit fit = FitOfPrototypes(*found_prototypes, settings);
+  const RunLengthMask mask = MaskOf(boxes[0], outputs, settings, fit);
+  EXPECT_THAT(mask.counts(), ElementsAre(24, 4, 36));  // the upper half of the fourth column
 
   // The other model's mask is that column and the one beside it, so that their IoU is a half.
   Values wider = prototypes;
   for (size_t i = 2; i < 64; i += 8) wider[i] = 3;
   std::vector<SampleOutput> others = {outputs[0], {{8, 8, 8}, wider, {}}};
-  EXPECT_DOUBLE_EQ(MaskIou(mask, MaskOf(boxes[0], others, settings)), 0.5);
-  EXPECT_DOUBLE_EQ(MaskIou({false}, {false}), 1);
+  EXPECT_DOUBLE_EQ(MaskIou(mask, MaskOf(boxes[0], others, settings, fit), 1), 0.5);
   const auto meter = MakeTaskMeasure(ParseTask("auto"), interface).meter;
   TaskSample sample;
   sample.outputs = others;
