@@ -46,13 +46,14 @@ tasks::Calibrator OpenCalibrator(const Path& model, const std::optional<plan::Qu
 }
 
 tasks::Evaluator OpenEvaluator(const Path& model, const std::optional<Path>& reference,
-                               const std::string& processor, size_t most_failures,
-                               size_t num_threads) {
+                               const std::string& processor, const std::string& task,
+                               size_t most_failures, size_t num_threads) {
   tasks::EvaluateOptions options;
   options.model = model;
   options.reference = reference.value_or(Path());
   options.most_failures = most_failures;
   options.processor = processors::ParseProcessor(processor);
+  options.task = task;
   options.num_threads = num_threads;
   return Open<tasks::Evaluator>(options);
 }
@@ -92,7 +93,7 @@ void BindEngines(nb::module_& module) {
       .def("count", &CountEvaluation, "samples"_a, "progress"_a.none())
       .def("is_current", &tasks::Evaluator::IsCurrent);
   module.def("open_evaluation", &OpenEvaluator, "model"_a, "reference"_a.none(), "processor"_a,
-             "most_failures"_a, "num_threads"_a);
+             "task"_a, "most_failures"_a, "num_threads"_a);
 }
 
 }  // namespace bitpress::python

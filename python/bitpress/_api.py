@@ -249,6 +249,7 @@ def evaluate(model: Model, data: Data, reference: Optional[Model] = None, *, ima
             machine is of the other kind, and then times say nothing.
         task: in whose terms the model is measured besides: classes, detection, segmentation, embedding, text, regression, "auto"
             (found from the outputs) or "none"; settings follow behind a colon: "detection:layout=yolo8,labels=instances.json".
+            With `output`, only a task that is named is measured, because parts may find different ones.
         most_failures: as of calibrate().
     """
     use_onnxruntime()

@@ -1,6 +1,8 @@
 #include "evaluate/average_precision.h"
 
 #include <algorithm>
+#include <bit>
+#include <cmath>
 #include <numeric>
 #include <optional>
 #include <set>
@@ -123,6 +125,49 @@ MatchedImage MatchObjects(int64_t id, std::span<const LabelledBox> wanted,
     image.found.insert(image.found.end(), objects.begin(), objects.end());
   }
   return image;
+}
+
+void WriteMatches(std::span<const MatchedImage> images, ByteWriter& writer) {
+  std::vector<const MatchedImage*> sorted;
+  for (const MatchedImage& image : images) sorted.push_back(&image);
+  std::ranges::sort(sorted, [](const MatchedImage* a, const MatchedImage* b) { return *a < *b; });
+  writer.Compact(sorted.size());
+  for (const MatchedImage* const image : sorted) {
+    writer.Number(image->id);
+    writer.Compact(image->found.size());
+    for (const MatchedObject& object : image->found) {
+      writer.Number(std::bit_cast<uint64_t>(object.score));
+      writer.Number(object.label);
+      writer.Number(object.is_right);
+      writer.Number(object.is_in_crowd);
+    }
+    writer.Compact(image->num_wanted.size());
+    for (const auto& [label, count] : image->num_wanted) {
+      writer.Number(label);
+      writer.Compact(count);
+    }
+  }
+}
+
+std::vector<MatchedImage> ReadMatches(ByteReader& reader) {
+  constexpr size_t kImageBytes = 10, kObjectBytes = 20, kLabelBytes = 9;
+  std::vector<MatchedImage> images(reader.Count(kImageBytes));
+  for (MatchedImage& image : images) {
+    image.id = reader.Number<int64_t>();
+    image.found.resize(reader.Count(kObjectBytes));
+    for (MatchedObject& object : image.found) {
+      object.score = std::bit_cast<double>(reader.Number<uint64_t>());
+      if (std::isnan(object.score)) reader.FailDamaged("a score is no number");
+      object.label = reader.Number<int64_t>();
+      object.is_right = reader.Number<uint16_t>();
+      object.is_in_crowd = reader.Number<uint16_t>();
+    }
+    for (size_t i = reader.Count(kLabelBytes); i > 0; --i) {
+      const auto label = reader.Number<int64_t>();
+      image.num_wanted[label] = reader.Compact();
+    }
+  }
+  return images;
 }
 
 double AveragePrecision(std::span<const MatchedImage> images, size_t num_thresholds) {

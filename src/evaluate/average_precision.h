@@ -11,6 +11,7 @@
 #include <span>
 #include <vector>
 
+#include "base/byte_stream.h"
 #include "evaluate/detection.h"
 
 namespace bitpress::evaluate {
@@ -40,6 +41,11 @@ struct MatchedImage {
 
   auto operator<=>(const MatchedImage&) const = default;
 };
+
+// Write and read the matches of images, as the files of evaluations have them. Reading throws
+// Error(kInvalidArgument) if the bytes are damaged.
+void WriteMatches(std::span<const MatchedImage> images, ByteWriter& writer);
+std::vector<MatchedImage> ReadMatches(ByteReader& reader);
 
 // Returns how far a found object overlaps a wanted one, by their positions, 0 to 1: for one that is
 // a crowd the part of the found one that lies in it, else the IoU.

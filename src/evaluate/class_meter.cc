@@ -42,6 +42,31 @@ class ClassMeter : public TaskMeter {
     return report;
   }
 
+  void Merge(const TaskMeter& other) override {
+    const auto& same = dynamic_cast<const ClassMeter&>(other);
+    num_samples_ += same.num_samples_;
+    has_steps_ = has_steps_ || same.has_steps_;
+    agreements_.Add(same.agreements_);
+    expected_.Add(same.expected_);
+  }
+
+  void Write(ByteWriter& writer) const override {
+    writer.Compact(num_samples_);
+    writer.Number(static_cast<uint8_t>(has_steps_));
+    agreements_.Write(writer);
+    expected_.Write(writer);
+  }
+
+  void Read(ByteReader& reader) override {
+    num_samples_ = reader.Compact();
+    has_steps_ = reader.Number<uint8_t>() != 0;
+    agreements_ = RankCounter::Read(reader);
+    expected_ = ExpectedTop1::Read(reader);
+    if (expected_.num_samples() != agreements_.num_samples()) {
+      reader.FailDamaged("its parts contradict each other");
+    }
+  }
+
  private:
   // Returns the number of rows of classes, one a sample or one for each step.
   static size_t RowsOf(const SampleOutput& output, const std::string& sample) {

@@ -1,6 +1,7 @@
 // Detection: the boxes of both models beside each other, and their average precision against labels
 // in the form of COCO.
 #include <algorithm>
+#include <bit>
 #include <span>
 
 #include "base/error.h"
@@ -9,6 +10,7 @@
 #include "evaluate/box_masks.h"
 #include "evaluate/coco_labels.h"
 #include "evaluate/detection.h"
+#include "evaluate/metrics.h"
 #include "evaluate/task_meters.h"
 
 namespace bitpress::evaluate {
@@ -17,6 +19,24 @@ namespace {
 // Average precision of the boxes, or the masks, of both models.
 struct Precision {
   std::vector<MatchedImage> images, reference_images;
+
+  void Add(const Precision& other) {
+    images.insert(images.end(), other.images.begin(), other.images.end());
+    reference_images.insert(reference_images.end(), other.reference_images.begin(),
+                            other.reference_images.end());
+  }
+
+  void Write(ByteWriter& writer) const {
+    WriteMatches(images, writer);
+    WriteMatches(reference_images, writer);
+  }
+
+  static Precision Read(ByteReader& reader) {
+    Precision precision;
+    precision.images = ReadMatches(reader);
+    precision.reference_images = ReadMatches(reader);
+    return precision;
+  }
 
   void AddTo(TaskReport& report, const std::string& of_what) const {
     const auto add = [&](std::string_view name, size_t num_thresholds) {
@@ -106,6 +126,49 @@ class DetectionMeter : public TaskMeter {
     return report;
   }
 
+  void Merge(const TaskMeter& other) override {
+    const auto& same = dynamic_cast<const DetectionMeter&>(other);
+    if (settings_.layout != same.settings_.layout || settings_.score != same.settings_.score) {
+      FailOtherSettings();
+    }
+    num_samples_ += same.num_samples_;
+    num_found_ += same.num_found_;
+    num_wanted_ += same.num_wanted_;
+    num_pairs_ += same.num_pairs_;
+    num_mask_pairs_ += same.num_mask_pairs_;
+    mask_ious_.Add(same.mask_ious_);
+    has_reference_ = has_reference_ || same.has_reference_;
+    has_masks_ = has_masks_ || same.has_masks_;
+    boxes_.Add(same.boxes_);
+    masks_.Add(same.masks_);
+  }
+
+  void Write(ByteWriter& writer) const override {
+    writer.Text(settings_.layout);
+    writer.Number(std::bit_cast<uint64_t>(settings_.score));
+    for (const uint64_t count :
+         {num_samples_, num_found_, num_wanted_, num_pairs_, num_mask_pairs_}) {
+      writer.Compact(count);
+    }
+    mask_ious_.Write(writer);
+    for (const bool flag : {has_reference_, has_masks_}) writer.Number(static_cast<uint8_t>(flag));
+    boxes_.Write(writer);
+    masks_.Write(writer);
+  }
+
+  void Read(ByteReader& reader) override {
+    settings_.layout = reader.Text();
+    settings_.score = std::bit_cast<double>(reader.Number<uint64_t>());
+    for (uint64_t* const count :
+         {&num_samples_, &num_found_, &num_wanted_, &num_pairs_, &num_mask_pairs_}) {
+      *count = reader.Compact();
+    }
+    mask_ious_ = OrderlessSum::Read(reader);
+    for (bool* const flag : {&has_reference_, &has_masks_}) *flag = reader.Number<uint8_t>() != 0;
+    boxes_ = Precision::Read(reader);
+    masks_ = Precision::Read(reader);
+  }
+
  private:
   static constexpr double kSame = 0.5;  // the IoU of two boxes, or masks, of one object
 
@@ -120,7 +183,7 @@ class DetectionMeter : public TaskMeter {
     for (const auto& [i, j] : pairs) {
       const double iou = MaskIou(MaskOf(wanted[i], sample.reference, settings_, fit),
                                  MaskOf(found[j], sample.outputs, settings_, fit), 1);
-      mask_ious_ += iou;
+      mask_ious_.Add(iou);
       if (iou >= kSame) ++num_mask_pairs_;
     }
   }
@@ -134,7 +197,7 @@ class DetectionMeter : public TaskMeter {
     report.figures.push_back({"F1 with the float masks", f1, {}});
     if (num_pairs_ > 0) {
       report.figures.push_back(
-          {"IoU of paired masks, mean", mask_ious_ / static_cast<double>(num_pairs_), {}});
+          {"IoU of paired masks, mean", mask_ious_.value() / static_cast<double>(num_pairs_), {}});
     }
     report.SetLoss(1 - f1, "1 - F1 of masks", "boxes", num_wanted_);
   }
@@ -213,7 +276,7 @@ class DetectionMeter : public TaskMeter {
   std::string fit_;
   uint64_t num_samples_ = 0, num_found_ = 0, num_wanted_ = 0;
   uint64_t num_pairs_ = 0, num_mask_pairs_ = 0;  // of boxes, and of those with the same masks
-  double mask_ious_ = 0;                         // of all pairs of boxes
+  OrderlessSum mask_ious_;                       // of all pairs of boxes
   bool has_reference_ = false, has_masks_ = false;
   CocoLabels coco_;
   Precision boxes_, masks_;  // of labelled images

@@ -198,7 +198,9 @@ class Evaluator::Impl {
     for (size_t i = 0; i < (reference_ ? outputs.size() : 0); ++i) {
       run.wanted.push_back(&wanted[match_[i]]);
     }
-    run.is_task_measured = is_timed_ && !counted_.logits;
+    // Parts may find different tasks, so that it is measured in them if it is named.
+    const bool is_named = task_spec_.task != Task::kFind;
+    run.is_task_measured = (is_timed_ || is_named) && !counted_.logits;
     runs_->Add(run, counted_.batch);
     AddBatch();
   }
@@ -311,6 +313,7 @@ class Evaluator::Impl {
     }
     counted_.state.processor = processor_.processor;
     counted_.state.depends_on_processor = !processor_.nodes.empty();
+    if (!is_timed_) counted_.state.task = runs_->StateOfTask();
     for (const auto& output : model_.outputs()) counted_.state.output_names.push_back(output.name);
     if (const std::optional<size_t> classes = runs_->class_output()) {
       counted_.state.class_output = counted_.state.output_names[*classes];

@@ -47,8 +47,8 @@ struct EvaluateSettings {
   // Samples that cannot be read or run are left out, and so many of them may be. 0: the first one
   // is an Error.
   size_t most_failures = 0;
-  // The task in whose terms the model is measured besides, see ParseTask. It needs all samples in
-  // one run: Evaluator::Count does not measure it.
+  // The task in whose terms the model is measured besides, see ParseTask. Evaluator::Count measures
+  // it only if it is named.
   std::string task = "auto";
   // Takes the first pictures in which the task has something to draw, and how many of them. May be
   // empty.

@@ -1,53 +1,119 @@
 // Numbers: errors relative to how much the float model's outputs, or the labels, differ from sample
 // to sample.
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
 
 #include "base/error.h"
 #include "base/text.h"
+#include "evaluate/metrics.h"
 #include "evaluate/task_meters.h"
 
 namespace bitpress::evaluate {
 namespace {
 
-// The errors of one number of the output against what it should be. Means are kept as they grow
-// (Welford), so that large offsets cost no digits.
-class Column {
- public:
-  void Add(double wanted, double found) {
-    ++count_;
-    const double difference = wanted - mean_;
-    mean_ += difference / count_;
-    spread_ += difference * (wanted - mean_);
-    const double error = found - wanted;
-    errors_ += std::isfinite(error) ? error * error : INFINITY;
-  }
-  double count() const { return count_; }
-  double spread() const { return spread_; }  // sum of squares around the mean
-  double errors() const { return errors_; }  // sum of squares
-
- private:
-  double count_ = 0, mean_ = 0, spread_ = 0, errors_ = 0;
+// The sum of one number of the output over samples.
+struct Column {
+  uint64_t count = 0;
+  OrderlessSum sum = {};
 };
 
-struct Columns {
-  std::vector<Column> all;
+// Adds a product without rounding it.
+void AddProduct(double a, double b, OrderlessSum& sum) {
+  const double product = a * b;
+  sum.Add(product);
+  if (std::isfinite(product)) sum.Add(std::fma(a, b, -product));
+}
 
+// The errors of the numbers of the output against what they should be, and how far that varies.
+class Columns {
+ public:
   void Add(std::span<const double> wanted, std::span<const double> found) {
-    all.resize(std::max(all.size(), wanted.size()));
-    for (size_t i = 0; i < wanted.size(); ++i) all[i].Add(wanted[i], found[i]);
+    all_.resize(std::max(all_.size(), wanted.size()));
+    for (size_t i = 0; i < wanted.size(); ++i) {
+      ++all_[i].count;
+      all_[i].sum.Add(wanted[i]);
+      AddProduct(wanted[i], wanted[i], squares_);
+      const double error = found[i] - wanted[i];
+      errors_.Add(error * error);
+    }
   }
+
+  void Add(const Columns& other) {
+    all_.resize(std::max(all_.size(), other.all_.size()));
+    for (size_t i = 0; i < other.all_.size(); ++i) {
+      all_[i].count += other.all_[i].count;
+      all_[i].sum.Add(other.all_[i].sum);
+    }
+    squares_.Add(other.squares_);
+    errors_.Add(other.errors_);
+  }
+
+  bool empty() const { return all_.empty(); }
+
   // Returns the energy of the errors over that of the spread; nothing if what is wanted does not
   // vary and no error is infinite.
   std::optional<double> ErrorShare() const {
-    double errors = 0, spread = 0;
-    for (const Column& column : all) {
-      errors += column.errors();
-      spread += column.spread();
-    }
-    if (spread == 0 && std::isfinite(errors)) return std::nullopt;
+    const double errors = errors_.value(), spread = Spread();
+    if (std::isinf(errors)) return errors;
+    // Means are rounded, by which numbers that are all the same have a spread next to nothing.
+    constexpr double kRounding = 1e-30;
+    if (spread <= kRounding * squares_.value()) return std::nullopt;
     return errors / spread;
   }
+
+  void Write(ByteWriter& writer) const {
+    writer.Compact(all_.size());
+    for (const Column& column : all_) {
+      writer.Compact(column.count);
+      column.sum.Write(writer);
+    }
+    squares_.Write(writer);
+    errors_.Write(writer);
+  }
+
+  static Columns Read(ByteReader& reader) {
+    constexpr size_t kLeastBytes = 1 + sizeof(uint64_t) * ExactSum::kNumWords;
+    Columns columns;
+    columns.all_.resize(reader.Count(kLeastBytes));
+    for (Column& column : columns.all_) {
+      column.count = reader.Compact();
+      column.sum = OrderlessSum::Read(reader);
+    }
+    columns.squares_ = OrderlessSum::Read(reader);
+    columns.errors_ = OrderlessSum::Read(reader);
+    return columns;
+  }
+
+ private:
+  // Returns the sum of squares around the means. The sums are exact, and so is this up to its last
+  // step: large offsets cost no digits.
+  double Spread() const {
+    OrderlessSum spread = squares_;
+    for (const Column& column : all_) {
+      if (column.count == 0) continue;
+      const auto count = static_cast<double>(column.count);
+      const double mean = column.sum.value() / count;
+      // Three doubles hold the sum of the column.
+      OrderlessSum rest = column.sum;
+      for (int i = 0; i < 3; ++i) {
+        const double part = rest.value();
+        if (!std::isfinite(part)) return part;
+        AddProduct(-2 * mean, part, spread);
+        rest.Add(-part);
+      }
+      const double square = mean * mean;
+      AddProduct(count, square, spread);
+      AddProduct(count, std::fma(mean, mean, -square), spread);
+    }
+    return spread.value();
+  }
+
+  std::vector<Column> all_;
+  OrderlessSum squares_, errors_;  // of all columns
 };
 
 class RegressionMeter : public TaskMeter {
@@ -86,7 +152,7 @@ class RegressionMeter : public TaskMeter {
       report.figures.push_back({"R2 against the float model", 1 - *share, {}});
       report.figures.push_back({"error over the spread", std::sqrt(*share), {}});
       report.SetLoss(*share, "1 - R2");
-    } else if (!against_float_.all.empty()) {
+    } else if (!against_float_.empty()) {
       report.why_no_loss = fmt::format("the float model's numbers do not vary in {}: give more",
                                        WithNoun(num_samples_, "sample"));
     }
@@ -107,6 +173,32 @@ class RegressionMeter : public TaskMeter {
       report.SetLoss((reference - r2) / reference, "drop of R2");
     }
     return report;
+  }
+
+  void Merge(const TaskMeter& other) override {
+    const auto& same = dynamic_cast<const RegressionMeter&>(other);
+    num_samples_ += same.num_samples_;
+    num_classes_ += same.num_classes_;
+    num_equal_ += same.num_equal_;
+    against_float_.Add(same.against_float_);
+    against_labels_.Add(same.against_labels_);
+    reference_against_labels_.Add(same.reference_against_labels_);
+  }
+
+  void Write(ByteWriter& writer) const override {
+    for (const uint64_t count : {num_samples_, num_classes_, num_equal_}) writer.Compact(count);
+    against_float_.Write(writer);
+    against_labels_.Write(writer);
+    reference_against_labels_.Write(writer);
+  }
+
+  void Read(ByteReader& reader) override {
+    for (uint64_t* const count : {&num_samples_, &num_classes_, &num_equal_}) {
+      *count = reader.Compact();
+    }
+    against_float_ = Columns::Read(reader);
+    against_labels_ = Columns::Read(reader);
+    reference_against_labels_ = Columns::Read(reader);
   }
 
  private:

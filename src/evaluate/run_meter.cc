@@ -216,6 +216,16 @@ void RunMeter::AddTask(const EvaluationState& counts, EvaluationReport& report) 
   report.heads = HeadReports(counts, report.task);
 }
 
+std::optional<TaskState> RunMeter::StateOfTask() const {
+  if (!task_.meter) return std::nullopt;
+  ByteWriter counts;
+  task_.meter->Write(counts);
+  return TaskState{.task = settings_.task.task,
+                   .settings = SettingsText(settings_.task),
+                   .output = task_.output ? outputs_[*task_.output].name : "",
+                   .counts = std::move(counts.bytes())};
+}
+
 // Returns the losses of the heads. An output that is 0 in the reference has none.
 std::vector<HeadReport> RunMeter::HeadReports(const EvaluationState& counts,
                                               const std::optional<TaskReport>& task) const {

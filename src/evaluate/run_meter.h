@@ -56,6 +56,8 @@ class RunMeter {
   // Adds the measures of the task and of the other outputs to a report. `counts` are those of all
   // runs.
   void AddTask(const EvaluationState& counts, EvaluationReport& report) const;
+  // Returns what was counted for the task; nothing if none was measured.
+  std::optional<TaskState> StateOfTask() const;
 
  private:
   void FindClasses(const MeasuredRun& run);

@@ -4,10 +4,13 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "evaluate/metrics.h"
 #include "evaluate/task_meters.h"
 
 namespace bitpress::evaluate {
 namespace {
+
+constexpr int64_t kMostClasses = 1 << 16;
 
 // Pixels by class, of two masks.
 struct Overlap {
@@ -24,6 +27,14 @@ struct Overlap {
       ++both[wanted];
     } else {
       ++any[found];
+    }
+  }
+  void Add(const Overlap& other) {
+    both.resize(std::max(both.size(), other.both.size()));
+    any.resize(both.size());
+    for (size_t i = 0; i < other.both.size(); ++i) {
+      both[i] += other.both[i];
+      any[i] += other.any[i];
     }
   }
   // Returns the intersection over the union, the mean over the classes that have a pixel.
@@ -102,7 +113,7 @@ class SegmentationMeter : public TaskMeter {
     report.figures.push_back({"mIoU with the float masks", iou, {}});
     if (num_matte_ > 0) {
       report.figures.push_back(
-          {"mean absolute difference", matte_ / static_cast<double>(num_matte_), {}});
+          {"mean absolute difference", matte_.value() / static_cast<double>(num_matte_), {}});
     }
     if (overlap_.HasOneClass()) {
       report.why_no_loss = fmt::format(
@@ -114,9 +125,42 @@ class SegmentationMeter : public TaskMeter {
     return report;
   }
 
+  void Merge(const TaskMeter& other) override {
+    const auto& same = dynamic_cast<const SegmentationMeter&>(other);
+    num_samples_ += same.num_samples_;
+    num_matte_ += same.num_matte_;
+    matte_.Add(same.matte_);
+    overlap_.Add(same.overlap_);
+  }
+
+  void Write(ByteWriter& writer) const override {
+    writer.Compact(num_samples_);
+    writer.Compact(num_matte_);
+    matte_.Write(writer);
+    writer.Compact(overlap_.any.size());
+    for (size_t i = 0; i < overlap_.any.size(); ++i) {
+      writer.Compact(overlap_.both[i]);
+      writer.Compact(overlap_.any[i]);
+    }
+  }
+
+  void Read(ByteReader& reader) override {
+    num_samples_ = reader.Compact();
+    num_matte_ = reader.Compact();
+    matte_ = OrderlessSum::Read(reader);
+    const size_t num_classes = reader.Count(2);
+    if (num_classes > static_cast<size_t>(kMostClasses)) reader.FailDamaged("too many classes");
+    overlap_.both.resize(num_classes);
+    overlap_.any.resize(num_classes);
+    for (size_t i = 0; i < num_classes; ++i) {
+      overlap_.both[i] = reader.Compact();
+      overlap_.any[i] = reader.Compact();
+      if (overlap_.both[i] > overlap_.any[i]) reader.FailDamaged("a class has too many pixels");
+    }
+  }
+
  private:
   static size_t ClassAt(int64_t label, const std::string& sample) {
-    constexpr int64_t kMostClasses = 1 << 16;
     if (label < 0 || label >= kMostClasses) {
       Fail(ErrorCode::kInvalidArgument, "'{}': a pixel has the class {}, expected 0 to {}", sample,
            label, kMostClasses - 1);
@@ -141,16 +185,16 @@ class SegmentationMeter : public TaskMeter {
   }
 
   void AddMatte(std::span<const double> wanted, std::span<const double> found) {
-    for (size_t i = 0; i < wanted.size(); ++i) {
-      matte_ += std::abs(found[i] - wanted[i]);
-      ++num_matte_;
-    }
+    double sum = 0;
+    for (size_t i = 0; i < wanted.size(); ++i) sum += std::abs(found[i] - wanted[i]);
+    matte_.Add(sum);
+    num_matte_ += wanted.size();
   }
 
   size_t output_;
   double threshold_;
   uint64_t num_samples_ = 0, num_matte_ = 0;
-  double matte_ = 0;
+  OrderlessSum matte_;
   Overlap overlap_;
 };
 

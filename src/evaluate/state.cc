@@ -12,6 +12,9 @@
 namespace bitpress::evaluate {
 namespace {
 
+// A file says by these bits what it has besides.
+constexpr uint8_t kHasLanguage = 1, kHasTask = 2;
+
 void Write(ByteWriter& writer, const EvaluatedModel& model) {
   writer.Text(model.name);
   writer.Number(model.fingerprint);
@@ -59,7 +62,8 @@ void EvaluationState::Merge(const EvaluationState& other) {
 void EvaluationState::AddSamples(const EvaluationState& other) {
   if (class_output != other.class_output || output_names != other.output_names ||
       outputs.size() != other.outputs.size() ||
-      language.has_value() != other.language.has_value()) {
+      language.has_value() != other.language.has_value() ||
+      task.has_value() != other.task.has_value()) {
     Fail(ErrorCode::kInvalidArgument, "they were not measured with the same options");
   }
   if (other.num_samples > kMostCounted - num_samples ||
@@ -67,6 +71,7 @@ void EvaluationState::AddSamples(const EvaluationState& other) {
     Fail(ErrorCode::kInvalidArgument, "{} and {} samples are too many", num_samples,
          other.num_samples);
   }
+  if (task) task->Merge(*other.task);
   num_samples += other.num_samples;
   num_nonfinite += other.num_nonfinite;
   ranks.Add(other.ranks);
@@ -97,8 +102,10 @@ std::string ToBytes(const EvaluationState& state) {
   writer.Compact(state.outputs.size());
   for (const OutputComparison& output : state.outputs) output.Write(writer);
   state.all.Write(writer);
-  writer.Number(static_cast<uint8_t>(state.language.has_value()));
+  writer.Number(
+      static_cast<uint8_t>((state.language ? kHasLanguage : 0) | (state.task ? kHasTask : 0)));
   if (state.language) state.language->Write(writer);
+  if (state.task) state.task->Write(writer);
   data::WriteLeftOut(writer, state.left_out);
   return EndFile(std::move(writer));
 }
@@ -130,10 +137,15 @@ EvaluationState EvaluationStateFromBytes(std::string_view bytes) {
   state.outputs.resize(reader.Count(OutputComparison::kLeastBytes));
   for (OutputComparison& output : state.outputs) output = OutputComparison::Read(reader);
   state.all = OutputComparison::Read(reader);
-  if (reader.Number<uint8_t>() != 0) {
+  const auto more = reader.Number<uint8_t>();
+  if (more > (kHasLanguage | kHasTask)) {
+    reader.FailDamaged(fmt::format("invalid value {} of what it has", more));
+  }
+  if ((more & kHasLanguage) != 0) {
     state.language = LanguageSums::Read(reader);
     if (state.language->num_tokens == 0) reader.FailDamaged("it has no tokens");
   }
+  if ((more & kHasTask) != 0) state.task = TaskState::Read(reader);
   state.left_out = data::ReadLeftOut(reader);
   reader.ExpectEnd();
   const bool has_outputs = !state.reference.name.empty();
@@ -186,6 +198,7 @@ EvaluationReport ReportOf(const EvaluationState& state) {
   report.processor.processor = state.processor;
   report.depends_on_processor = state.depends_on_processor;
   if (state.language) report.language = state.language->Report();
+  if (state.task) report.task = state.task->Report();
   report.file_bytes = state.model.file_bytes;
   if (!state.reference.name.empty()) report.reference_file_bytes = state.reference.file_bytes;
   return report;

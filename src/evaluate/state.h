@@ -13,6 +13,7 @@
 #include "evaluate/evaluate.h"
 #include "evaluate/language.h"
 #include "evaluate/metrics.h"
+#include "evaluate/task_state.h"
 
 namespace bitpress::evaluate {
 
@@ -42,6 +43,7 @@ struct EvaluationState {
   std::vector<OutputComparison> outputs;  // by output_names; none without a reference
   OutputComparison all;                   // of all outputs, or of the one that was asked for
   std::optional<LanguageSums> language;   // null: the samples are no tokens
+  std::optional<TaskState> task;          // null: none was named
 
   // Adds the samples of another state. Throws Error(kInvalidArgument) if it is of another model or
   // reference, or if the two cannot be added.

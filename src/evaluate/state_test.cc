@@ -4,11 +4,13 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <memory>
 #include <random>
 #include <string>
 #include <vector>
 
 #include "base/test_support.h"
+#include "evaluate/task_meters.h"
 
 namespace bitpress::evaluate {
 namespace {
@@ -53,6 +55,15 @@ EvaluationState OneSample(uint64_t seed) {
   LanguageMeter meter(1);
   meter.Add(ids, logits[0], &logits[1], 1);
   state.language = meter.sums();
+  const std::unique_ptr<TaskMeter> task = MakeRegressionMeter({}, 0);
+  const std::vector<double> found = Normal(1, random), wanted = Normal(1, random);
+  TaskSample sample;
+  sample.outputs.push_back({{1}, found, {}});
+  sample.reference.push_back({{1}, wanted, {}});
+  task->Add(sample);
+  ByteWriter counts;
+  task->Write(counts);
+  state.task = {Task::kRegression, "", "boxes", std::move(counts.bytes())};
   return state;
 }
 
@@ -79,6 +90,8 @@ TEST(EvaluationState, ComesBackFromItsFile) {
   state.Merge(OneSample(4));
   EXPECT_EQ(EvaluationStateFromBytes(ToBytes(state)), state);
   state.language.reset();
+  EXPECT_EQ(EvaluationStateFromBytes(ToBytes(state)), state);
+  state.task.reset();
   state.reference = {};
   state.outputs.clear();
   EXPECT_EQ(EvaluationStateFromBytes(ToBytes(state)), state);
@@ -108,6 +121,8 @@ TEST(EvaluationState, AddsOnlyWhatBelongsTogether) {
               HasSubstr("different references: 'float.onnx' and none"));
   EXPECT_THAT(message([](auto& other) { other.class_output = "boxes"; }), HasSubstr("options"));
   EXPECT_THAT(message([](auto& other) { other.language.reset(); }), HasSubstr("options"));
+  EXPECT_THAT(message([](auto& other) { other.task.reset(); }), HasSubstr("options"));
+  EXPECT_THAT(message([](auto& other) { other.task->output = "scores"; }), HasSubstr("name one"));
   EvaluationState sum = OneSample(1);
   EvaluationState other = OneSample(2);
   other.processor = processors::ProcessorKind::kSaturating;

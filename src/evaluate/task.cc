@@ -403,6 +403,17 @@ std::vector<TaskMeasure> MakeHeadMeasures(const TaskInterface& interface,
   return heads;
 }
 
+std::unique_ptr<TaskMeter> ReadMeter(Task task, ByteReader& reader) {
+  std::unique_ptr<TaskMeter> meter =
+      task == Task::kDetection ? MakeDetectionMeter({}, "") : MakeMeter(task, {}, 0, {});
+  meter->Read(reader);
+  return meter;
+}
+
+void FailOtherSettings() {
+  Fail(ErrorCode::kInvalidArgument, "they were not measured with the same settings of the task");
+}
+
 bool HasTextInSteps(const TaskInterface& interface, size_t output) {
   return IsText(interface, SamplesFirst(interface.outputs[output]));
 }

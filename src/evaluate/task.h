@@ -20,6 +20,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/byte_stream.h"
 #include "base/fields.h"
 #include "base/tensor.h"
 #include "base/words.h"
@@ -210,6 +211,15 @@ class TaskMeter {
   // Adds a sample. Throws Error(kInvalidArgument) if its outputs are not what the task needs.
   virtual void Add(const TaskSample& sample) = 0;
   virtual TaskReport Result() const = 0;
+  // Adds the samples of another meter of this task. Throws Error(kInvalidArgument) if its result
+  // follows from other settings.
+  virtual void Merge(const TaskMeter& other) = 0;
+  // Writes the samples, and the settings that the result follows from. The bytes do not depend on
+  // the order of the samples.
+  virtual void Write(ByteWriter& writer) const = 0;
+  // Takes the place of the meter that wrote these bytes, for Result, Merge and Write. Throws
+  // Error(kInvalidArgument) if they are damaged.
+  virtual void Read(ByteReader& reader) = 0;
   // Returns what may be drawn on the picture of a sample that was added. REQUIRES: the sample has a
   // reference.
   virtual TaskDrawing Draw(const TaskSample& /*sample*/) const { return {}; }

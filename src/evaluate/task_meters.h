@@ -25,6 +25,12 @@ std::unique_ptr<TaskMeter> MakeTextMeter(const TaskSpec& spec, size_t output,
 // `layout` is the way in which the outputs hold boxes (detection.h).
 std::unique_ptr<TaskMeter> MakeDetectionMeter(const TaskSpec& spec, const std::string& layout);
 
+// Returns the meter of a task that wrote these bytes. Throws Error(kInvalidArgument) if they are
+// damaged.
+std::unique_ptr<TaskMeter> ReadMeter(Task task, ByteReader& reader);
+// Throws the Error(kInvalidArgument) of meters that do not add up.
+[[noreturn]] void FailOtherSettings();
+
 // Returns the rank correlation of two lists (Spearman), with ties at their middle rank. 1 if one of
 // them is constant and both are equal, 0 if only one is constant.
 double RankCorrelation(std::span<const double> a, std::span<const double> b);

@@ -1,8 +1,9 @@
 // Texts of speech and of printed lines: the character and word errors of what greedy decoding of
 // CTC scores gives.
 #include <algorithm>
-#include <cmath>
+#include <limits>
 #include <numeric>
+#include <optional>
 
 #include "base/atomic_file.h"
 #include "base/error.h"
@@ -75,10 +76,14 @@ class TextMeter : public TaskMeter {
            sample.name, found.dims.size());
     }
     if (vocabulary_.empty() && !characters_.empty()) UseCharacters(found.dims[1]);
-    // The blank may follow from all samples, so that paths are kept, not texts.
-    paths_.push_back({sample.name, PathOf(found),
-                      sample.reference.empty() ? Codes() : PathOf(sample.reference[output_])});
     has_reference_ = has_reference_ || !sample.reference.empty();
+    Codes path = PathOf(found);
+    Codes reference = has_reference_ ? PathOf(sample.reference[output_]) : Codes();
+    for (const int64_t code : has_reference_ ? reference : path) ++num_steps_[code];
+    // The blank may follow from all samples, so that paths are kept, not texts.
+    Paths& paths = paths_.emplace_back(Paths{WithoutRepeats(path), WithoutRepeats(reference), {}});
+    const std::string* const label = LabelOf(labels_, sample.name);
+    if (label != nullptr) paths.label = *label;
   }
 
   TaskReport Result() const override {
@@ -88,12 +93,11 @@ class TextMeter : public TaskMeter {
     ErrorRate against_float, characters, reference_characters, words, reference_words;
     std::map<std::string, int64_t> known;
     for (const Paths& paths : paths_) {
-      const Codes found = Collapsed(paths.found, blank);
-      const Codes wanted = Collapsed(paths.reference, blank);
+      const Codes found = WithoutBlanks(paths.found, blank);
+      const Codes wanted = WithoutBlanks(paths.reference, blank);
       if (has_reference_) against_float.Add(wanted, found);
-      const std::string* const label = LabelOf(labels_, paths.sample);
-      if (label == nullptr) continue;
-      const Codes text = CodePoints(*label), text_words = Words(*label, known);
+      if (!paths.label) continue;
+      const Codes text = CodePoints(*paths.label), text_words = Words(*paths.label, known);
       characters.Add(text, CodePoints(TextOf(found)));
       words.Add(text_words, Words(TextOf(found), known));
       if (!has_reference_) continue;
@@ -123,10 +127,62 @@ class TextMeter : public TaskMeter {
     return report;
   }
 
+  void Merge(const TaskMeter& other) override {
+    const auto& same = dynamic_cast<const TextMeter&>(other);
+    if (blank_ != same.blank_ || vocabulary_ != same.vocabulary_ ||
+        has_reference_ != same.has_reference_) {
+      FailOtherSettings();
+    }
+    paths_.insert(paths_.end(), same.paths_.begin(), same.paths_.end());
+    for (const auto& [code, count] : same.num_steps_) num_steps_[code] += count;
+  }
+
+  void Write(ByteWriter& writer) const override {
+    writer.Compact(blank_ ? static_cast<uint64_t>(*blank_) + 1 : 0);
+    writer.Compact(vocabulary_.size());
+    for (const std::string& text : vocabulary_) writer.Text(text);
+    writer.Number(static_cast<uint8_t>(has_reference_));
+    writer.Compact(num_steps_.size());
+    for (const auto& [code, count] : num_steps_) {
+      writer.Compact(static_cast<uint64_t>(code));
+      writer.Compact(count);
+    }
+    std::vector<Paths> sorted = paths_;
+    std::ranges::sort(sorted);
+    writer.Compact(sorted.size());
+    for (const Paths& paths : sorted) {
+      WriteCodes(paths.found, writer);
+      WriteCodes(paths.reference, writer);
+      writer.Number(static_cast<uint8_t>(paths.label.has_value()));
+      if (paths.label) writer.Text(*paths.label);
+    }
+  }
+
+  void Read(ByteReader& reader) override {
+    const int64_t blank = ReadCode(reader);
+    blank_ = blank > 0 ? std::optional(blank - 1) : std::nullopt;
+    vocabulary_.resize(reader.Count(1));
+    for (std::string& text : vocabulary_) text = reader.Text();
+    has_reference_ = reader.Number<uint8_t>() != 0;
+    for (size_t i = reader.Count(2); i > 0; --i) {
+      const int64_t code = ReadCode(reader);
+      num_steps_[code] = reader.Compact();
+    }
+    paths_.resize(reader.Count(3));
+    for (Paths& paths : paths_) {
+      paths.found = ReadCodes(reader);
+      paths.reference = ReadCodes(reader);
+      if (reader.Number<uint8_t>() != 0) paths.label = reader.Text();
+    }
+  }
+
  private:
+  // A sample: the likeliest classes of its steps, repeats once, and its text.
   struct Paths {
-    std::string sample;
-    Codes found, reference;  // the likeliest class of each step
+    Codes found, reference;
+    std::optional<std::string> label;
+
+    auto operator<=>(const Paths&) const = default;
   };
 
   static Codes PathOf(const SampleOutput& output) {
@@ -140,24 +196,40 @@ class TextMeter : public TaskMeter {
     return path;
   }
 
-  // Returns the text of a path: repeats are one class, and blanks go.
-  static Codes Collapsed(const Codes& path, int64_t blank) {
-    Codes text;
-    for (size_t i = 0; i < path.size(); ++i) {
-      if (path[i] != blank && (i == 0 || path[i] != path[i - 1])) text.push_back(path[i]);
-    }
-    return text;
+  static Codes WithoutRepeats(Codes path) {
+    const auto rest = std::ranges::unique(path);
+    path.erase(rest.begin(), rest.end());
+    return path;
+  }
+
+  // Returns the text of a path without repeats.
+  static Codes WithoutBlanks(Codes path, int64_t blank) {
+    std::erase(path, blank);
+    return path;
   }
 
   // Returns the class that most steps have.
   int64_t CommonClass() const {
-    std::map<int64_t, size_t> counts;
-    for (const Paths& paths : paths_) {
-      for (const int64_t code : has_reference_ ? paths.reference : paths.found) ++counts[code];
-    }
     const auto most =
-        std::ranges::max_element(counts, {}, [](const auto& entry) { return entry.second; });
-    return most == counts.end() ? 0 : most->first;
+        std::ranges::max_element(num_steps_, {}, [](const auto& entry) { return entry.second; });
+    return most == num_steps_.end() ? 0 : most->first;
+  }
+
+  static void WriteCodes(const Codes& codes, ByteWriter& writer) {
+    writer.Compact(codes.size());
+    for (const int64_t code : codes) writer.Compact(static_cast<uint64_t>(code));
+  }
+
+  static Codes ReadCodes(ByteReader& reader) {
+    Codes codes(reader.Count(1));
+    for (int64_t& code : codes) code = ReadCode(reader);
+    return codes;
+  }
+
+  static int64_t ReadCode(ByteReader& reader) {
+    const uint64_t code = reader.Compact();
+    if (code > std::numeric_limits<int32_t>::max()) reader.FailDamaged("a class is too large");
+    return static_cast<int64_t>(code);
   }
 
   std::string TextOf(const Codes& codes) const {
@@ -203,6 +275,7 @@ class TextMeter : public TaskMeter {
   std::vector<std::string> vocabulary_, characters_;
   std::map<std::string, std::string> labels_;
   std::vector<Paths> paths_;
+  std::map<int64_t, uint64_t> num_steps_;  // of each class, the float model's if there is one
   bool has_reference_ = false;
 };
 

@@ -125,12 +125,6 @@ bool Evaluator::IsCurrent() const { return impl_->IsCurrent(); }
 
 evaluate::EvaluationReport Evaluate(const EvaluateOptions& options) {
   if (!options.output.empty()) {
-    if (evaluate::ParseTask(options.task).task != evaluate::Task::kFind) {
-      Fail(ErrorCode::kInvalidArgument,
-           "an evaluation file holds no measures of tasks ({}): evaluate all samples at once, "
-           "without {}",
-           OptionName("task"), OptionName("output"));
-    }
     AtomicFile file(options.output);  // before any work: one that cannot be written would cost all
     const evaluate::EvaluationState state =
         Evaluator(options).Count(options.samples, options.progress);

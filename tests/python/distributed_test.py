@@ -30,11 +30,12 @@ def test_statistics_are_those_of_one_process(conv_path, photos, tmp_path, shards
 def test_evaluations_are_those_of_one_process(conv_path, photos, tmp_path):
     bitpress.quantize(conv_path, tmp_path / "mx6.onnx", config="MX6")
     (tmp_path / "labels.csv").write_text("file,class\n" + "".join(f"{path.name},{i % 10}\n" for i, path in enumerate(sorted(photos.iterdir()))))
-    arguments = {"reference": conv_path, "image": IMAGE, "labels": tmp_path / "labels.csv"}
+    arguments = {"reference": conv_path, "image": IMAGE, "labels": tmp_path / "labels.csv", "task": "classes"}
     bitpress.evaluate(tmp_path / "mx6.onnx", photos, output=tmp_path / "one.bpe", **arguments)
     found = distributed.evaluate(tmp_path / "mx6.onnx", photos, output=tmp_path / "all.bpe", where=WORKERS, **arguments)
     assert (tmp_path / "all.bpe").read_bytes() == (tmp_path / "one.bpe").read_bytes()
-    assert found.num_labelled == COUNT and found.to_json() == bitpress.read_evaluation(tmp_path / "one.bpe").to_json()
+    assert found.num_labelled == COUNT and found.task.task == "classes"
+    assert found.to_json() == bitpress.read_evaluation(tmp_path / "one.bpe").to_json()
 
 
 def test_shards_by_hand(conv_path, photos, tmp_path):

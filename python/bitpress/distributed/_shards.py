@@ -128,8 +128,8 @@ def calibrate(model: Model, data: Data, output: PathLike, *, where: Optional[Whe
 
 def evaluate(model: Model, data: Data, reference: Optional[Model] = None, *, output: Optional[PathLike] = None,
              where: Optional[Where] = None, shards: int = 0, folder: Optional[PathLike] = None, image: str = "",
-             labels: Union[PathLike, Labels] = None, samples: int = 0, processor: str = "here", most_failures: int = 0, threads: int = 1,
-             progress: Progress = None) -> _native.EvaluationReport:
+             labels: Union[PathLike, Labels] = None, samples: int = 0, processor: str = "here", task: str = "auto",
+             most_failures: int = 0, threads: int = 1, progress: Progress = None) -> _native.EvaluationReport:
     """bitpress.evaluate(output=...) over several workers: the same figures to the last bit. Times are not measured.
 
     Arguments that are not listed are those of calibrate() here, and of bitpress.evaluate().
@@ -140,8 +140,9 @@ def evaluate(model: Model, data: Data, reference: Optional[Model] = None, *, out
         output: the evaluation file to write. Without it, and without `folder`, an interrupted call begins anew.
         processor: workers of different kinds may compute an integer model otherwise. Then their shards are not added up, which the
             error says, and "vnni" lets all compute alike.
+        task: as of bitpress.evaluate(), but measured only if it is named: shards may find different tasks.
     """
-    arguments = {"reference": None, "processor": processor, "most_failures": most_failures, "num_threads": threads}
+    arguments = {"reference": None, "processor": processor, "task": task, "most_failures": most_failures, "num_threads": threads}
     with contextlib.ExitStack() as stack:
         if output is None:
             scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="bitpress-")))
