@@ -72,7 +72,7 @@ void AddEvaluateCommand(CLI::App& program) {
   command
       ->add_option("-o,--output", options->output,
                    "an evaluation file to write (.bpe), for `bitpress merge`; samples run one at a "
-                   "time then, and no times are measured")
+                   "time then, no times are measured, and a task only if it is named")
       ->type_name("FILE");
   AddEvaluationTaskOption(*command, options->request.task);
   AddShardOption(*command, options->samples);

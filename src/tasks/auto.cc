@@ -211,10 +211,15 @@ class AutoRun {
     if (first->measure == "expected top-1") return;  // a sample changes it by less than its share
     const double one = 1 / static_cast<double>(first->num_items);
     if (report_.goals.limits.loss.value_or(1) >= one) return;
+    const std::optional<evaluate::TaskReport>& task = evaluation->task;
+    const bool has_strict = task && task->strict_loss && task->loss_name == first->measure;
     report_.notes.push_back(fmt::format(
         "one of {} {} is {:.2g} %, more than the loss that is allowed: measure on more, or "
-        "allow more",
-        first->num_items, first->items, 100 * one));
+        "allow more{}",
+        first->num_items, first->items, 100 * one,
+        has_strict ? fmt::format(" (the strict measure for few {} is {:.2f} %: {})", first->items,
+                                 100 * *task->strict_loss, task->strict_loss_name)
+                   : ""));
   }
 
   // Says if the measure of the task had nothing to measure, so that another one decided.

@@ -77,6 +77,9 @@ class Meter : public calibrate::TaskLossMeter {
       return MeasuredLoss{.measure = report.task->task, .items = "items"};  // none yet
     }
     if (!first || is_guess) return std::nullopt;
+    if (report.task && report.task->strict_loss && report.task->loss_name == first->measure) {
+      return MeasuredLoss{*report.task->strict_loss, report.task->strict_loss_name};
+    }
     return MeasuredLoss{evaluate::LossOf(report)->loss, first->measure, first->items,
                         first->num_items};
   }

@@ -76,13 +76,19 @@ def test_boxes_decide_where_there_are_enough(bitpress, model, folder):
     assert guard == by_decibels
 
 
-def test_decibels_decide_where_boxes_are_few(bitpress, model, folder):
-    data = scenes(folder, 12)
+def test_few_boxes_decide_by_how_far_they_move(bitpress, model, folder):
+    text, guard = guarded(bitpress, model, folder, "--data", scenes(folder, 12), "--task", TASK)
+    assert guard["num_left"] == 0 and guard["task_measure"] == "drop of expected F1, at most" and guard["task_loss"] <= 0.01
+    assert guard["task_items"] == "" and "(drop of expected F1, at most, 12 samples)" in text
+
+
+def test_decibels_decide_where_boxes_are_very_few(bitpress, model, folder):
+    data = scenes(folder, 3)
     text, guard = guarded(bitpress, model, folder, "--data", data, "--task", TASK)
-    assert guard["num_left"] > 0 and guard["task_measure"] == "" and "boxes in 12 samples are too few to know a loss of 1 %" in guard["why_no_task"]
+    assert guard["num_left"] > 0 and guard["task_measure"] == "" and "boxes in 3 samples are too few to know a loss of 1 %" in guard["why_no_task"]
     assert f"decibels decide: {guard['why_no_task']}" in text
-    _, guard = guarded(bitpress, model, folder, "--data", data, "--task", TASK, "--set", "guard_loss=5")
-    assert guard["num_left"] == 0, "20 boxes are enough for 5 %"
+    _, guard = guarded(bitpress, model, folder, "--data", data, "--task", TASK, "--set", "guard_loss=10")
+    assert guard["num_left"] == 0, "10 boxes are enough for 10 %"
 
 
 def test_a_task_that_does_not_fit_is_said(bitpress, model, folder):
