@@ -19,7 +19,7 @@ std::vector<OperatorSpec> QuarkSpecs(const QuarkNames& names) {
   AddQuarkBlockOperators(names, specs);
   AddExtendedOperators(names, specs);
   AddCudaExtendedOperators(names, specs);
-  AddUnsupportedOperators(names, specs);
+  AddExtendedLayers(names, specs);
   return specs;
 }
 
@@ -35,12 +35,10 @@ OrtStatusPtr OperatorKernel::ComputeV2(OrtKernelContext* context) const {
 
 Operator::Operator(OperatorSpec spec) : spec_(std::move(spec)) {
   if (spec_.may_run_in_place) ort::AllowInPlace(*this);
-  if (!spec_.is_variadic) {
-    OrtCustomOp::InferOutputShapeFn = [](const OrtCustomOp* op, OrtShapeInferContext* context) {
-      const auto* const self = static_cast<const Operator*>(op);
-      return ort::AsStatus(self->spec_.name, [&] { return self->InferShape(context); });
-    };
-  }
+  OrtCustomOp::InferOutputShapeFn = [](const OrtCustomOp* op, OrtShapeInferContext* context) {
+    const auto* const self = static_cast<const Operator*>(op);
+    return ort::AsStatus(self->spec_.name, [&] { return self->InferShape(context); });
+  };
 }
 
 OrtStatusPtr Operator::CreateKernelV2(const OrtApi&, const OrtKernelInfo* info,
@@ -57,14 +55,6 @@ OrtStatusPtr Operator::CreateKernelV2(const OrtApi&, const OrtKernelInfo* info,
     *kernel = made.release();
     return OrtStatusPtr();
   });
-}
-
-OrtCustomOpInputOutputCharacteristic Operator::GetInputCharacteristic(size_t) const {
-  return spec_.is_variadic ? INPUT_OUTPUT_VARIADIC : INPUT_OUTPUT_REQUIRED;
-}
-
-OrtCustomOpInputOutputCharacteristic Operator::GetOutputCharacteristic(size_t) const {
-  return spec_.is_variadic ? INPUT_OUTPUT_VARIADIC : INPUT_OUTPUT_REQUIRED;
 }
 
 // Uses the C API, because ONNX Runtime's C++ helper hands symbolic dimensions over in a way that

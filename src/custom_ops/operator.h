@@ -58,7 +58,6 @@ struct OperatorSpec {
   int output_type_from = kTypeOfInput0;  // rule for type inference
   ShapeRule shape_rule = ShapeRule::kInput0;
   bool may_run_in_place = false;  // output 0 may use the memory of input 0
-  bool is_variadic = false;       // takes any number of inputs and outputs of any type
   KernelFactory make_kernel;
 };
 
@@ -76,10 +75,6 @@ class Operator : public Ort::CustomOpBase<Operator, OperatorKernel, /*WithStatus
   ONNXTensorElementDataType GetInputType(size_t i) const { return spec_.input_types[i]; }
   size_t GetOutputTypeCount() const { return 1; }
   ONNXTensorElementDataType GetOutputType(size_t) const { return spec_.output_type; }
-  OrtCustomOpInputOutputCharacteristic GetInputCharacteristic(size_t) const;
-  OrtCustomOpInputOutputCharacteristic GetOutputCharacteristic(size_t) const;
-  bool GetVariadicInputHomogeneity() const { return false; }
-  bool GetVariadicOutputHomogeneity() const { return false; }
 
  private:
   // Gives the output its shape, symbolic dimensions included. Throws std::bad_alloc.
@@ -102,7 +97,7 @@ struct QuarkNames {
 void AddQuarkBlockOperators(const QuarkNames& names, std::vector<OperatorSpec>& specs);
 void AddExtendedOperators(const QuarkNames& names, std::vector<OperatorSpec>& specs);
 void AddCudaExtendedOperators(const QuarkNames& names, std::vector<OperatorSpec>& specs);
-void AddUnsupportedOperators(const QuarkNames& names, std::vector<OperatorSpec>& specs);
+void AddExtendedLayers(const QuarkNames& names, std::vector<OperatorSpec>& specs);
 void AddBitpressOperators(std::vector<OperatorSpec>& specs);
 void AddProductOperators(std::vector<OperatorSpec>& specs);
 void AddConvolutionOperators(std::vector<OperatorSpec>& specs);

@@ -163,14 +163,70 @@ def test_a_wrong_attribute_is_an_error_at_load_naming_the_node(op, attributes, w
         assert word in str(info.value)
 
 
-@pytest.mark.parametrize("op", ["ExtendedLSTM", "ExtendedInstanceNormalization"])
-def test_what_is_not_there_yet_says_so_at_load(op, operator_library):
-    count = {"ExtendedLSTM": 3, "ExtendedInstanceNormalization": 3}[op]
-    constants = [helper.make_tensor(f"c{i}", TensorProto.FLOAT, [6], [1.0] * 6) for i in range(count - 1)]
-    node = helper.make_node(op, ["x", *(c.name for c in constants)], ["y"], name="the_node", domain=QUARK)
+LSTM = {"hidden_size": 3, **{f"{tensor}_scale": 2e-5 for tensor in "xwrby"}, **{f"{tensor}_zero_point": 32768 for tensor in "xwrby"}}
+LSTM_SHAPES = {"w": [2, 12, 4], "r": [2, 12, 3], "b": [2, 24]}
+NORM_SHAPES = {"scale": [6], "bias": [6]}
+
+
+def make_layer(op, library, attributes, shapes, x_shape, old=False):
+    constants = [helper.make_tensor(name, TensorProto.FLOAT, shape, np.zeros(shape, np.float32).tobytes(), raw=True)
+                 for name, shape in shapes.items()]
+    node = helper.make_node(op, ["x", *shapes], ["y"], name="the_node", domain=OLD_QUARK if old else QUARK, **attributes)
+    return make_session([node], library, shape=x_shape, constants=constants)
+
+
+@pytest.mark.parametrize("new, old, attributes, shapes, x_shape", [
+    ("ExtendedInstanceNormalization", "VitisInstanceNormalization", {"epsilon": 0.1}, NORM_SHAPES, (3, 6, 40)),
+    ("ExtendedLSTM", "VitisLSTM", LSTM, LSTM_SHAPES, (5, 1, 4)),
+])
+def test_layers_have_old_names_too(new, old, attributes, shapes, x_shape, operator_library):
+    x = sample(x_shape)
+    first = run(make_layer(old, operator_library, attributes, shapes, x_shape, old=True), x)
+    second = run(make_layer(new, operator_library, attributes, shapes, x_shape), x)
+    assert (to_bits(first) == to_bits(second)).all()
+
+
+@pytest.mark.parametrize("attribute, value, words", [
+    ("x_scale", None, ["x_scale"]), ("y_zero_point", None, ["y_zero_point"]), ("hidden_size", None, ["hidden_size", "0"]),
+    ("w_scale", 0.0, ["w_scale", "0"]), ("r_scale", float("inf"), ["r_scale", "inf"]), ("b_scale", 1, ["b_scale"]),
+    ("x_zero_point", 65536, ["x_zero_point", "65536"]), ("x_zero_point", -1, ["x_zero_point", "-1"]),
+    ("hidden_size", -3, ["hidden_size", "-3"]), ("hidden_size", 2**62, ["hidden_size", str(2**62)]),
+    ("direction", "forward", ["direction", "forward"]), ("layout", 1, ["layout", "1"]), ("input_forget", 1, ["input_forget", "1"]),
+    ("x_scale", 1e30, ["x_scale * w_scale", "not defined"]), ("y_scale", 0.01, ["y_scale", "0.01", "not defined"]),
+])
+def test_a_wrong_attribute_of_an_lstm_is_an_error_at_load(attribute, value, words, operator_library):
+    attributes = {name: number for name, number in {**LSTM, attribute: value}.items() if number is not None}
     with pytest.raises(Exception) as info:
-        make_session([node], operator_library, constants=constants)
-    assert op in str(info.value)
+        make_layer("ExtendedLSTM", operator_library, attributes, LSTM_SHAPES, (5, 1, 4))
+    for word in ["the_node", *words]:
+        assert word in str(info.value)
+
+
+@pytest.mark.parametrize("op, attributes, shapes, x_shape, words", [
+    ("ExtendedLSTM", LSTM, LSTM_SHAPES, (5, 2, 4), ["5, 2, 4", "[steps, 1, input size]"]),
+    ("ExtendedLSTM", LSTM, LSTM_SHAPES, (5, 4), ["5, 4"]),
+    ("ExtendedLSTM", LSTM, LSTM_SHAPES, (5, 1, 0), ["5, 1, 0"]),
+    ("ExtendedLSTM", LSTM, LSTM_SHAPES, (5, 1, 6), ["input w", "[2, 12, 4]", "[2, 12, 6]"]),
+    ("ExtendedLSTM", LSTM, {**LSTM_SHAPES, "r": [1, 12, 3]}, (5, 1, 4), ["input r", "[1, 12, 3]", "[2, 12, 3]"]),
+    ("ExtendedLSTM", LSTM, {**LSTM_SHAPES, "b": [24]}, (5, 1, 4), ["input b", "[24]", "[2, 24]"]),
+    ("ExtendedInstanceNormalization", {}, NORM_SHAPES, (6,), ["1 dimensions"]),
+    ("ExtendedInstanceNormalization", {}, {**NORM_SHAPES, "bias": [5]}, (2, 6, 3), ["input bias", "[5]", "[6]"]),
+    ("ExtendedInstanceNormalization", {}, NORM_SHAPES, (2, 7, 3), ["input scale", "[6]", "[7]"]),
+])
+def test_a_wrong_shape_is_an_error_naming_the_node(op, attributes, shapes, x_shape, words, operator_library):
+    session = make_layer(op, operator_library, attributes, shapes, [None] * len(x_shape))
+    with pytest.raises(Exception) as info:
+        run(session, np.zeros(x_shape, np.float32))
+    for word in ["the_node", *words]:
+        assert word in str(info.value)
+
+
+def test_layers_take_empty_tensors(operator_library):
+    session = make_layer("ExtendedLSTM", operator_library, LSTM, LSTM_SHAPES, ("T", 1, 4))
+    assert run(session, np.zeros((0, 1, 4), np.float32)).shape == (0, 2, 1, 3)
+    session = make_layer("ExtendedInstanceNormalization", operator_library, {}, NORM_SHAPES, ("N", 6, "W"))
+    for shape in ((0, 6, 4), (2, 6, 0)):
+        assert run(session, np.zeros(shape, np.float32)).shape == shape
 
 
 def test_an_axis_out_of_range_is_an_error_naming_the_node(operator_library):
