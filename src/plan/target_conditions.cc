@@ -10,6 +10,7 @@
 #include "formats/format_spec.h"
 #include "ops/compute_ops.h"
 #include "ops/hand_decoders.h"
+#include "ops/integer_operators.h"
 #include "ops/operator_traits.h"
 #include "ops/quantizer_nodes.h"
 #include "ops/web_operators.h"
@@ -258,21 +259,108 @@ Found DecodesByHand(const Node& node, const PlannedModel& planned) {
                                  decoder->reader.node.Describe()));
 }
 
-// Returns by how many bits the products of a layer are shifted to the codes of its output, if its
-// scales are known powers of two.
-Found ShiftOf(const Node& node, const PlannedModel& planned) {
-  if (node.num_inputs() < 2) return {};
-  const std::string key = planned.KeyOf(node);
-  double shift = 0;
-  const std::pair<const TensorPlan*, double> rows[] = {
-      {planned.RowAt(key, 0), -1}, {planned.RowAt(key, 1), -1}, {planned.RowOfOutput(node), 1}};
-  for (const auto& [row, sign] : rows) {
-    if (row == nullptr) return {};
-    const std::vector<formats::QParams> params = ParamsOf(*row);
-    if (params.size() != 1 || !IsPowerOfTwo(params[0].scale)) return {};
-    shift += sign * std::log2(static_cast<double>(params[0].scale));
+// Returns the binary logarithm of a row's scale, if that is one known power of two.
+std::optional<double> Log2Scale(const TensorPlan* row) {
+  if (row == nullptr) return std::nullopt;
+  const std::vector<formats::QParams> params = ParamsOf(*row);
+  if (params.size() != 1 || !IsPowerOfTwo(params[0].scale)) return std::nullopt;
+  return std::log2(static_cast<double>(params[0].scale));
+}
+
+std::optional<double> Log2ScaleAt(const Node& node, const PlannedModel& planned, int64_t input) {
+  return Log2Scale(planned.RowAt(planned.KeyOf(node), input));
+}
+
+// Returns the logarithms of the scales of all inputs of a node. Empty if one is not known.
+std::vector<double> Log2ScalesOfInputs(const Node& node, const PlannedModel& planned) {
+  std::vector<double> found;
+  for (size_t i = 0; i < node.num_inputs(); ++i) {
+    const std::optional<double> one = Log2ScaleAt(node, planned, static_cast<int64_t>(i));
+    if (!one) return {};
+    found.push_back(*one);
   }
-  return Number(shift, fmt::format("products that are shifted by {} bits", shift));
+  return found;
+}
+
+// Returns the logarithm of the scale of the products of a node, or of its only input.
+std::optional<double> Log2ScaleOfProducts(const Node& node, const PlannedModel& planned) {
+  double sum = 0;
+  for (size_t i = 0; i < std::min<size_t>(node.num_inputs(), 2); ++i) {
+    const std::optional<double> one = Log2ScaleAt(node, planned, static_cast<int64_t>(i));
+    if (!one) return std::nullopt;
+    sum += *one;
+  }
+  return sum;
+}
+
+// Returns `to` less `from` as a number of bits; nothing if one is not known.
+Found Bits(std::optional<double> from, std::optional<double> to, std::string_view text) {
+  if (!from || !to) return {};
+  return Number(*to - *from, fmt::format("{} by {} bits", text, *to - *from));
+}
+
+Found ShiftOf(const Node& node, const PlannedModel& planned) {
+  return Bits(Log2ScaleOfProducts(node, planned), Log2Scale(planned.RowOfOutput(node)),
+              "products that are shifted");
+}
+
+Found BiasShiftOf(const Node& node, const PlannedModel& planned) {
+  return Bits(Log2ScaleOfProducts(node, planned), Log2ScaleAt(node, planned, 2),
+              "a bias that is shifted to the products");
+}
+
+Found BiasToOutputOf(const Node& node, const PlannedModel& planned) {
+  return Bits(Log2ScaleAt(node, planned, 2), Log2Scale(planned.RowOfOutput(node)),
+              "a bias that is finer than the output");
+}
+
+Found InputSpreadOf(const Node& node, const PlannedModel& planned) {
+  const std::vector<double> inputs = Log2ScalesOfInputs(node, planned);
+  if (inputs.empty()) return {};
+  return Bits(std::ranges::min(inputs), std::ranges::max(inputs), "inputs whose scales differ");
+}
+
+Found SumShiftOf(const Node& node, const PlannedModel& planned) {
+  const std::vector<double> inputs = Log2ScalesOfInputs(node, planned);
+  if (inputs.empty()) return {};
+  return Bits(std::ranges::max(inputs), Log2Scale(planned.RowOfOutput(node)),
+              "a sum that is shifted");
+}
+
+// Returns the number of bits behind the point of codes with a scale.
+Found FractionBits(std::optional<double> log2_scale, std::string_view text) {
+  if (!log2_scale) return {};
+  return Number(-*log2_scale, fmt::format("{} with {} bits behind the point", text, -*log2_scale));
+}
+
+// Returns whether a Mul is a HardSwish: one input is a HardSigmoid of the other. Q/DQ pairs may
+// stand between them.
+Found HardSwishOf(const Node& node, const PlannedModel& planned) {
+  const auto without_pair = [&](std::string value) {
+    for (int step = 0; step < 2; ++step) {
+      const std::optional<Node> producer = planned.model().Producer(value);
+      if (!producer || !(ops::IsQuantize(*producer) || ops::IsDequantize(*producer))) break;
+      value = producer->input(0);
+    }
+    return value;
+  };
+  for (size_t i = 0; node.op_type() == "Mul" && i < node.num_inputs(); ++i) {
+    const std::optional<Node> gate = planned.model().Producer(without_pair(node.input(i)));
+    if (gate && gate->op_type() == "HardSigmoid" &&
+        without_pair(gate->input(0)) == without_pair(node.input(1 - i))) {
+      return Truth(true, "a HardSwish");
+    }
+  }
+  return Truth(false, "");
+}
+
+Found NodeReadersOf(const Node& node, const PlannedModel& planned) {
+  Found found{.words = {""}};
+  for (const graph::Use& use : planned.model().AllUses(node.output(0))) {
+    found.words.push_back(use.node.op_type());
+  }
+  found.text = "read by" + Join(found.words, " ");
+  return found;
 }
 
 Found FixedInputsOf(const PlannedModel& planned) {
@@ -420,11 +508,51 @@ constexpr ConditionRow kRows[] = {
     {.key = "decodes_by_hand",
      .meaning = "a Cast of whole numbers that a Mul makes the weight of a product",
      .of_node = DecodesByHand},
+    {.key = "readers",
+     .kind = Kind::kWords,
+     .meaning = "types of the operators that read its first output",
+     .is_any = true,
+     .of_node = NodeReadersOf},
+    {.key = "hard_swish",
+     .meaning = "a Mul of a value and its HardSigmoid",
+     .of_node = HardSwishOf},
+    // The output is that of the activation function which alone reads the node's, if that is where
+    // the quantizer stands.
     {.key = "shift",
      .kind = Kind::kRange,
      .meaning = "bits by which products with power-of-two scales are shifted to the output: "
-                "log2(output / (input * weight))",
+                "log2(output / (input * weight)); of one input log2(output / input)",
      .of_node = ShiftOf},
+    {.key = "bias_shift",
+     .kind = Kind::kRange,
+     .meaning = "bits by which a bias is shifted to the products: log2(bias / (input * weight))",
+     .of_node = BiasShiftOf},
+    {.key = "bias_to_output",
+     .kind = Kind::kRange,
+     .meaning = "bits by which a bias is finer than the output: log2(output / bias)",
+     .of_node = BiasToOutputOf},
+    {.key = "input_spread",
+     .kind = Kind::kRange,
+     .meaning = "bits by which the scales of its inputs differ: log2(largest / smallest)",
+     .of_node = InputSpreadOf},
+    {.key = "sum_shift",
+     .kind = Kind::kRange,
+     .meaning = "bits by which a sum is shifted to the output: log2(output / largest input)",
+     .of_node = SumShiftOf},
+    {.key = "input_fraction_bits",
+     .kind = Kind::kRange,
+     .meaning = "bits behind the point of its first input: -log2(scale)",
+     .of_node =
+         [](const Node& node, const PlannedModel& planned) {
+           return FractionBits(Log2ScaleAt(node, planned, 0), "an input");
+         }},
+    {.key = "output_fraction_bits",
+     .kind = Kind::kRange,
+     .meaning = "bits behind the point of its output: -log2(scale)",
+     .of_node =
+         [](const Node& node, const PlannedModel& planned) {
+           return FractionBits(Log2Scale(planned.RowOfOutput(node)), "an output");
+         }},
 
     {.key = "opset",
      .kind = Kind::kRange,
@@ -481,7 +609,12 @@ const TensorPlan* PlannedModel::RowAt(const std::string& node, int64_t input) co
 
 const TensorPlan* PlannedModel::RowOfOutput(const Node& node) const {
   const auto found = values_.find(node.output(0));
-  return found == values_.end() ? nullptr : found->second;
+  if (found != values_.end()) return found->second;
+  constexpr std::string_view kBehind[] = {"Relu", "Clip", "LeakyRelu", "PRelu"};
+  const std::vector<graph::Use> uses = model_.AllUses(node.output(0));
+  if (uses.size() != 1 || std::ranges::count(kBehind, uses[0].node.op_type()) == 0) return nullptr;
+  const auto behind = values_.find(uses[0].node.output(0));
+  return behind == values_.end() ? nullptr : behind->second;
 }
 
 bool ConditionRow::IsAbout(Subject subject) const {

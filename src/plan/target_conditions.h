@@ -65,7 +65,8 @@ class PlannedModel {
   std::optional<graph::Node> NodeOf(const std::string& key) const { return index_.Only(key); }
   // Returns the row of what a node reads at an input; null if none is quantized.
   const TensorPlan* RowAt(const std::string& node, int64_t input) const;
-  // Returns the row of what a node gives.
+  // Returns the row of what a node gives, or of what the activation function gives that alone reads
+  // it. Null if neither is quantized.
   const TensorPlan* RowOfOutput(const graph::Node& node) const;
   std::string KeyOf(const graph::Node& node) const { return index_.KeyOf(node); }
 

@@ -29,8 +29,9 @@ def _codes(name, kind, shape):
 class _Layer:
     """x -> Q -> DQ -> layer -> Q -> DQ -> y, every part of which can be changed or left out."""
 
-    def __init__(self, op="MatMul", activation="uint8", weight="int8", bias=None, axis=None, block=0, zero=None, weight_zero=None,
-                 scale=0.25, weight_scale=0.25, out_scale=0.25, through=None, dynamic=False, shape=None, opset=21, extra=(), functions=()):
+    def __init__(self, op="MatMul", activation="uint8", weight="int8", bias=None, bias_scale=None, axis=None, block=0, zero=None,
+                 weight_zero=None, scale=0.25, weight_scale=0.25, out_scale=0.25, through=None, behind=None, dynamic=False, shape=None,
+                 opset=21, extra=(), functions=()):
         self.__dict__.update(locals())
 
     def __call__(self):
@@ -50,11 +51,14 @@ class _Layer:
         self._weight(weight_shape, nodes, constants)
         if self.bias:
             constants["b_quantized"] = _codes("b_quantized", self.bias, (weight_shape[0 if conv else 1],))
-            constants["b_scale"] = np.float32(self.scale * self.weight_scale)
+            constants["b_scale"] = np.float32(self.bias_scale or self.scale * self.weight_scale)
             nodes.append(helper.make_node("DequantizeLinear", ["b_quantized", "b_scale"], ["b"]))
             inputs.append("b")
         nodes.append(helper.make_node(self.op, inputs, ["product"], name="layer"))
         value = "product"
+        if self.behind:
+            nodes.append(helper.make_node(self.behind, [value], ["behind"]))
+            value = "behind"
         if self.activation and self.out_scale:
             value = self._pair(value, "pq", self.activation, self.out_scale, self.zero, nodes, constants)
         nodes += [*self.extra, helper.make_node("Identity", [value], ["y"])]
@@ -136,6 +140,38 @@ def _by_hand(is_cast=True):
     if not is_cast:
         nodes = [helper.make_node("DequantizeLinear", ["w_codes", "w_scale"], ["w"], axis=1)]
     return _model([*nodes, helper.make_node("MatMul", ["x", "w"], ["y"], name="layer")], (ROWS, INNER), constants)
+
+
+def _biased(bias_scale, behind=None):
+    """A Gemm whose products have scale 2**-4 and whose output has 2**-2."""
+    return _Layer(op="Gemm", bias="int8", bias_scale=bias_scale, behind=behind)
+
+
+def _quantized(value, name, exponent, nodes, constants):
+    """A Q/DQ pair with a scale that is a power of two."""
+    return _Layer()._pair(value, name, "uint8", 2.0**exponent, None, nodes, constants)
+
+
+def _pairs(op_type, inputs, output):
+    """An operator between pairs; the numbers are the exponents of their scales."""
+    nodes, constants, values = [], {}, []
+    for i, exponent in enumerate(inputs):
+        nodes.append(helper.make_node("Abs" if i else "Neg", ["x"], [f"value{i}"]))
+        values.append(_quantized(f"value{i}", f"value{i}_q", exponent, nodes, constants))
+    nodes.append(helper.make_node(op_type, values, ["made"], name="op"))
+    nodes.append(helper.make_node("Identity", [_quantized("made", "made_q", output, nodes, constants)], ["y"]))
+    return lambda: _model(nodes, (ROWS, INNER), constants)
+
+
+def _swish(output):
+    """x * HardSigmoid(x) on codes."""
+    nodes, constants = [], {}
+    value = _quantized("x", "x_q", -2, nodes, constants)
+    nodes.append(helper.make_node("HardSigmoid", [value], ["gate"], alpha=1 / 6, beta=0.5))
+    gate = _quantized("gate", "gate_q", -7, nodes, constants)
+    nodes.append(helper.make_node("Mul", [value, gate], ["made"], name="op"))
+    nodes.append(helper.make_node("Identity", [_quantized("made", "made_q", output, nodes, constants)], ["y"]))
+    return lambda: _model(nodes, (ROWS, INNER), constants)
 
 
 def _our_product():
@@ -223,6 +259,17 @@ CASES = {(target, says): models for target, rules in {
         "takes one scale for a tensor": (_per_axis, _Layer(op="Conv")),
         "takes constant scales": (_Layer(dynamic=True, out_scale=None), _int8),
         "shifts products with power-of-two scales by 0 to 16 bits": (_Layer(op="Conv", out_scale=1 / 1024), _Layer(op="Conv")),
+        "shifts biases with power-of-two scales by -16 to 15 bits": (_biased(2.0**13), _biased(2.0**11)),
+        "shifts biases in front of a LeakyRelu by 0 to 15 bits": (_biased(2.0**-5, "LeakyRelu"), _biased(2.0**-5, "Relu")),
+        "takes biases that are finer than the output by 16 bits at most": (_biased(2.0**-19), _biased(2.0**-18)),
+        "adds values whose power-of-two scales differ by 7 bits at most": (_pairs("Add", (0, 8), 0), _pairs("Sub", (0, 7), 0)),
+        "shifts sums by -7 to 25 bits": (_pairs("Add", (0, -1), -8), _pairs("Add", (0, -1), -7)),
+        "shifts products of two activations by 0 to 32 bits": (_pairs("Mul", (-1, -2), -4), _pairs("Mul", (-1, -2), -3)),
+        "shifts the products of a HardSwish by 0 to 15 bits": (_swish(7), _swish(6)),
+        "takes inputs of a HardSigmoid with 0 to 15 bits behind the point": (_pairs("HardSigmoid", (1,), -8), _pairs("HardSigmoid", (0,), -8)),
+        "gives outputs of a HardSigmoid with at least 7 bits behind the point": (_pairs("HardSigmoid", (-2,), -6),
+                                                                               _pairs("HardSigmoid", (-2,), -7)),
+        "shifts what a HardSigmoid computes by -14 to 17 bits": (_pairs("HardSigmoid", (-1,), -16), _pairs("HardSigmoid", (-1,), -15)),
         "computes it on the CPU": (_nbits, _int8),
         "takes fixed shapes; others run on the CPU as a whole": (_Layer(shape=("N", INNER)), _int8),
         "takes no operators added behind opset 22": (_Layer(opset=23), _int8),
