@@ -10,6 +10,7 @@
 #include "emit/matrix_products.h"
 #include "emit/tied_tables.h"
 #include "graph/clean_up.h"
+#include "ops/expert_inputs.h"
 #include "ops/operator_traits.h"
 #include "weights/lookup_nodes.h"
 #include "weights/native_form.h"
@@ -25,7 +26,6 @@ using graph::Use;
 constexpr int64_t kLargestMatMulBlock = 256;
 // The least block of 2 bits; smaller ones take ONNX Runtime's slow path.
 constexpr int64_t kLeastTwoBitBlock = 64;
-constexpr size_t kFirstExperts = 2;  // input of a MoE: weights and biases follow in turns
 
 class NativeRewriter {
  public:
@@ -99,36 +99,34 @@ class NativeRewriter {
       }
       if (model_.IsOutput(packed->statistics->quantized)) return "it is an output";
     }
-    for (size_t input = kFirstExperts; input < node.num_inputs(); input += 2) {
-      if (!node.input(input).empty() && !parts.contains(input)) {
-        return fmt::format("its weight '{}' is float", node.input(input));
+    for (size_t number = 0; number < ops::kNumExpertWeights; ++number) {
+      const size_t input = ops::InputsOfMoe(number).weight;
+      const std::string weight = ops::InputOrNone(node, input);
+      if (!weight.empty() && !parts.contains(input)) {
+        return fmt::format("its weight '{}' is float", weight);
       }
     }
     return "";
   }
 
-  // A QMoE has the scales of each weight behind it, and all zero points at the end.
   void RewriteExperts(const Node& node, const Experts& parts, const std::function<void()>& step) {
-    constexpr size_t kFirstZeroPoints = 11;
     const weights::NativeWeight& any = parts.begin()->second->native;
-    graph::NodeSpec spec{node.name(), "QMoE", weights::kNativeDomain, {}, {}, {}};
+    graph::NodeSpec spec{node.name(), ops::kQMoe, weights::kNativeDomain, {}, {}, {}};
     spec.inputs = {node.input(0), node.input(1)};
-    std::vector<std::string> zero_points;
-    for (size_t input = kFirstExperts; input < node.num_inputs(); input += 2) {
-      const std::string bias = input + 1 < node.num_inputs() ? node.input(input + 1) : "";
-      std::vector<std::string> stored;
-      if (const auto part = parts.find(input); part != parts.end()) {
-        const QuantizedWeights::Packed& packed = *part->second;
-        RemoveUnpack(packed.statistics->quantized);
-        stored = Store(packed, packed.native.Form(/*is_matmul=*/true), step);
-      }
+    spec.inputs.resize(ops::kBehindExperts);
+    for (size_t number = 0; number < ops::kNumExpertWeights; ++number) {
+      const ops::ExpertInputs& floats = ops::InputsOfMoe(number);
+      const ops::ExpertInputs& codes = ops::InputsOfQMoe(number);
+      spec.inputs[codes.bias] = ops::InputOrNone(node, floats.bias);
+      const auto part = parts.find(floats.weight);
+      if (part == parts.end()) continue;
+      const QuantizedWeights::Packed& packed = *part->second;
+      RemoveUnpack(packed.statistics->quantized);
+      std::vector<std::string> stored = Store(packed, packed.native.Form(/*is_matmul=*/true), step);
       stored.resize(3);  // codes, scales, zero points
-      spec.inputs.insert(spec.inputs.end(), {stored[0], stored[1], bias});
-      zero_points.push_back(stored[2]);
-    }
-    if (any.has_zero_points) {
-      spec.inputs.resize(kFirstZeroPoints);
-      spec.inputs.insert(spec.inputs.end(), zero_points.begin(), zero_points.end());
+      spec.inputs[codes.weight] = stored[0];
+      spec.inputs[codes.scales] = stored[1];
+      spec.inputs[codes.zero_points] = stored[2];
     }
     while (spec.inputs.back().empty()) spec.inputs.pop_back();
     spec.attributes_of = node;

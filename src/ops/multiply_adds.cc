@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "ops/compute_ops.h"
+#include "ops/expert_inputs.h"
 #include "ops/operator_traits.h"
 #include "ops/quantizer_nodes.h"
 
@@ -13,8 +14,6 @@ namespace bitpress::ops {
 namespace {
 
 using Shape = std::vector<int64_t>;
-
-constexpr std::string_view kExpertsOfCodes = "QMoE";
 
 // The dimensions are multiplied as floating-point numbers, because the count may exceed 64 bits.
 double ElementsOf(const Shape& shape) {
@@ -29,7 +28,7 @@ Product ProductOf(const graph::Node& node) {
   const OperatorTraits& traits = TraitsNamed(op);
   if (traits.codes.product != Product::kNone) return traits.codes.product;
   if (TraitsOf(node).attention == Attention::kHoldsProjection) return Product::kMatMul;
-  if (op == kExpertsOfCodes) return Product::kExperts;
+  if (op == kQMoe) return Product::kExperts;
   const bool is_of_codes = ReadsCodes(node) || op == "MatMulNBits";
   if (is_of_codes && op.starts_with("MatMul")) return Product::kMatMul;
   if (is_of_codes && op.starts_with("Conv")) return Product::kConv;
@@ -68,10 +67,9 @@ double ExpertProducts(const graph::Node& node, const ProductShapes& shapes) {
   if (shapes.weight.empty()) return 0;
   const auto length = static_cast<double>(std::max<int64_t>(1, shapes.data.back()));
   const auto num_experts = static_cast<double>(std::max<int64_t>(1, shapes.weight[0]));
-  const double codes_each =
-      node.op_type() == kExpertsOfCodes
-          ? 8 / static_cast<double>(std::max<int64_t>(1, node.GetInt("expert_weight_bits", 4)))
-          : 1;
+  const double codes_each = node.op_type() == kQMoe
+                                ? 8 / static_cast<double>(std::max<int64_t>(1, ExpertBits(node, 0)))
+                                : 1;
   return ElementsOf(shapes.data) / length * static_cast<double>(node.GetInt("k", 1)) * codes_each *
          (ElementsOf(shapes.weight) + ElementsOf(shapes.states)) / num_experts;
 }
@@ -79,9 +77,9 @@ double ExpertProducts(const graph::Node& node, const ProductShapes& shapes) {
 }  // namespace
 
 std::pair<size_t, size_t> WeightInputs(const graph::Node& node) {
-  if (node.op_type() == kExpertsOfCodes) return {2, 5};
-  return TraitsOf(node).has_experts() ? std::pair<size_t, size_t>(2, 4)
-                                      : std::pair<size_t, size_t>(1, 2);
+  if (node.op_type() == kQMoe) return {InputsOfQMoe(0).weight, InputsOfQMoe(1).weight};
+  if (TraitsOf(node).has_experts()) return {InputsOfMoe(0).weight, InputsOfMoe(1).weight};
+  return {1, 2};
 }
 
 double MultiplyAdds(const graph::Node& node, const ProductShapes& shapes) {

@@ -1,7 +1,7 @@
 // Pass split-experts, on request: writes each mixture of experts (com.microsoft MoE) as standard
-// operators, with two Gemm for each expert. Plans then treat the weights of an expert as any other
-// layer's: they take every format, activations are quantized, too, and products compute from codes,
-// where a MoE takes floats and a QMoE integers of equal blocks.
+// operators, with two Gemm for each expert, or three. Plans then treat the weights of an expert as
+// any other layer's: they take every format, activations are quantized, too, and products compute
+// from codes, where a MoE takes floats and a QMoE integers of equal blocks.
 //
 // Rows are sorted by their experts once, so that each expert multiplies only its own. With E
 // experts, R rows and k experts for a row:
@@ -10,6 +10,8 @@
 //   Gather(x, which / k) -> Split by expert -> Gemm ... -> Concat -> activation -> Split -> Gemm
 //   ...
 //   -> Concat -> ScatterND to [R, k, outputs] -> times weights, summed over k
+//
+// A third weight makes it act(x fc1) * (x fc3) in front of fc2.
 #include <algorithm>
 #include <limits>
 #include <numeric>
@@ -18,6 +20,7 @@
 #include <utility>
 #include <vector>
 
+#include "ops/expert_inputs.h"
 #include "ops/operator_traits.h"
 #include "rewrite/passes.h"
 
@@ -30,42 +33,67 @@ using graph::Node;
 
 // The first operator set in which Split and ReduceSum take their sizes and axes as inputs.
 constexpr int64_t kOpset = 13;
-// The inputs of a MoE.
-constexpr size_t kRows = 0, kRouter = 1, kFirst = 2, kFirstBias = 3, kSecond = 4, kSecondBias = 5,
-                 kGate = 6;
+constexpr size_t kRows = 0, kRouter = 1;
+constexpr size_t kFirst = 0, kSecond = 1, kThird = 2;  // the weights
 
-std::string InputOf(const Node& node, size_t i) {
-  return i < node.num_inputs() ? node.input(i) : "";
+std::string WeightOf(const Node& node, size_t number) {
+  return ops::InputOrNone(node, ops::InputsOfMoe(number).weight);
+}
+std::string BiasOf(const Node& node, size_t number) {
+  return ops::InputOrNone(node, ops::InputsOfMoe(number).bias);
+}
+
+// Returns why a constant is no stack of floats of these sizes, or "". -1 is any size.
+std::string WhyNoStack(const Model& model, const std::string& name,
+                       const std::vector<int64_t>& sizes) {
+  if (!model.IsInitializer(name) || model.IsInput(name) || model.IsDeferred(name)) {
+    return fmt::format("'{}' is no constant", name);
+  }
+  const graph::InitializerView view = model.Initializer(name);
+  if (view.type != DataType::kFloat) {
+    return fmt::format("'{}' is {}, and only FLOAT is split", name, DataTypeName(view.type));
+  }
+  if (view.dims.size() != sizes.size() || NumElements(view.dims) == 0) {
+    return fmt::format("'{}' is no stack", name);
+  }
+  for (size_t i = 0; i < sizes.size(); ++i) {
+    if (sizes[i] >= 0 && view.dims[i] != sizes[i]) {
+      return fmt::format("'{}' has other sizes than the weights", name);
+    }
+  }
+  return "";
+}
+
+// Returns why the weights and biases of a mixture of experts are not taken apart, or "".
+std::string WhyNotWeights(const Model& model, const Node& node) {
+  std::vector<int64_t> first = {-1, -1, -1};
+  for (const size_t number : {kFirst, kSecond, kThird}) {
+    const std::string weight = WeightOf(node, number), bias = BiasOf(node, number);
+    if (weight.empty() && number == kThird) continue;
+    const std::vector<int64_t> wanted =
+        number == kSecond ? std::vector<int64_t>{first[0], -1, -1} : first;
+    std::string why = WhyNoStack(model, weight, wanted);
+    if (!why.empty()) return why;
+    const std::span<const int64_t> dims = model.Initializer(weight).dims;
+    if (number == kFirst) first.assign(dims.begin(), dims.end());
+    if (!bias.empty()) why = WhyNoStack(model, bias, {dims[0], dims[1]});
+    if (!why.empty()) return why;
+  }
+  return "";
 }
 
 // Returns why a mixture of experts stays as it is, or "".
 std::string WhyNot(const Model& model, const Node& node) {
-  for (const size_t input : {kFirst, kFirstBias, kSecond, kSecondBias}) {
-    const std::string name = InputOf(node, input);
-    if (name.empty()) continue;
-    if (!model.IsInitializer(name) || model.IsInput(name) || model.IsDeferred(name)) {
-      return fmt::format("'{}' is no constant", name);
-    }
-    const graph::InitializerView view = model.Initializer(name);
-    const bool is_weight = input == kFirst || input == kSecond;
-    if (view.type != DataType::kFloat) return fmt::format("'{}' is not FLOAT", name);
-    if (view.dims.size() != (is_weight ? 3U : 2U) || NumElements(view.dims) == 0) {
-      return fmt::format("'{}' is no stack", name);
-    }
-    const std::span<const int64_t> stack =
-        model.Initializer(node.input(is_weight ? kFirst : input - 1)).dims;
-    if (view.dims[0] != stack[0] || (!is_weight && view.dims[1] != stack[1])) {
-      return fmt::format("'{}' has other sizes than the weight", name);
-    }
-  }
-  const int64_t num_experts = model.Initializer(node.input(kFirst)).dims[0];
+  const std::string why = WhyNotWeights(model, node);
+  if (!why.empty()) return why;
+  const int64_t num_experts = model.Initializer(WeightOf(node, kFirst)).dims[0];
   if (const int64_t k = node.GetInt("k", 4); k < 1 || k > num_experts) {
     return fmt::format("it chooses {} of {} experts", k, num_experts);
   }
-  if (!InputOf(node, kGate).empty()) return "it has a third weight, which no kernel here computes";
   if (node.GetInt("use_sparse_mixer", 0) != 0) return "it has a sparse mixer";
   const std::string activation = node.GetString("activation_type", "relu");
   if (activation == "swiglu") {
+    if (!WeightOf(node, kThird).empty()) return "it has swiglu and a third weight";
     return node.GetInt("swiglu_fusion", 0) == 1 ? "" : "its gates are not interleaved";
   }
   constexpr std::string_view kKnown[] = {"relu", "gelu", "silu", "identity"};
@@ -78,8 +106,11 @@ class Splitter {
   Splitter(Model& model, Node node) : model_(model), node_(std::move(node)) {}
 
   void Run() {
-    const std::vector<std::string> weights = {InputOf(node_, kFirst), InputOf(node_, kFirstBias),
-                                              InputOf(node_, kSecond), InputOf(node_, kSecondBias)};
+    std::vector<std::string> weights;
+    for (const size_t number : {kFirst, kSecond, kThird}) {
+      weights.push_back(WeightOf(node_, number));
+      weights.push_back(BiasOf(node_, number));
+    }
     prefix_ = node_.name().empty() ? node_.output(0) : node_.name();
     num_experts_ = model_.Initializer(weights[0]).dims[0];
     k_ = node_.GetInt("k", 4);
@@ -91,8 +122,8 @@ class Splitter {
 
  private:
   void Insert() {
-    const int64_t num_inputs = model_.Initializer(node_.input(kFirst)).dims[2];
-    const int64_t num_outputs = model_.Initializer(node_.input(kSecond)).dims[1];
+    const int64_t num_inputs = model_.Initializer(WeightOf(node_, kFirst)).dims[2];
+    const int64_t num_outputs = model_.Initializer(WeightOf(node_, kSecond)).dims[1];
     const graph::ValueInfo info = model_.InfoOf(node_.input(kRows));
     const bool is_matrix = info.has_shape && info.shape.size() == 2;
     const std::string rows =
@@ -115,7 +146,10 @@ class Splitter {
         k_ == 1 ? places : Op("Div", {places, Integers({k_}, {})}, "of_rows");
 
     const std::string sorted = Op("Gather", {rows, of_rows}, "sorted_rows");
-    const std::string inner = Activate(Products(sorted, counts, kFirst, "fc1"));
+    std::string inner = Activate(Products(sorted, counts, kFirst, "fc1"));
+    if (!WeightOf(node_, kThird).empty()) {
+      inner = Op("Mul", {inner, Products(sorted, counts, kThird, "fc3")}, "gated");
+    }
     const std::string outer = Products(inner, counts, kSecond, "fc2");
 
     const std::string num_places = Op("Shape", {places}, "num_places");
@@ -155,7 +189,7 @@ class Splitter {
   }
 
   // Returns the products of sorted rows with the weights of their experts, in the same order.
-  std::string Products(const std::string& sorted, const std::string& counts, size_t weight,
+  std::string Products(const std::string& sorted, const std::string& counts, size_t number,
                        const std::string& what) {
     std::vector<std::string> parts;
     for (int64_t expert = 0; expert < num_experts_; ++expert) {
@@ -171,8 +205,8 @@ class Splitter {
     std::vector<std::string> products;
     for (int64_t expert = 0; expert < num_experts_; ++expert) {
       std::vector<std::string> inputs = {parts[static_cast<size_t>(expert)],
-                                         Slice(node_.input(weight), expert)};
-      const std::string bias = InputOf(node_, weight + 1);
+                                         Slice(WeightOf(node_, number), expert)};
+      const std::string bias = BiasOf(node_, number);
       if (!bias.empty()) inputs.push_back(Slice(bias, expert));
       products.push_back(
           Op("Gemm", inputs, fmt::format("{}_{}", what, expert), {{"transB", int64_t{1}}}));

@@ -161,49 +161,45 @@ std::optional<NativeForm> NativeFormOf(const graph::Model& model, const graph::N
 }
 
 std::vector<ExpertsForm> ExpertsFormsOf(const graph::Model& model, const graph::Node& node) {
-  // Inputs of a QMoE: the three weights with scales and biases in turns, and then zero points.
-  constexpr size_t kFirstCodes = 2, kThirdCodes = 8, kEachWeight = 3, kFirstZeroPoints = 11,
-                   kBehindZeroPoints = 14;
-  if (node.domain() != kNativeDomain || node.op_type() != kQMoe) return {};
+  if (node.domain() != kNativeDomain || node.op_type() != ops::kQMoe) return {};
   if (node.GetString("quant_type", "int") != "int" || node.GetInt("weights_prepacked", -1) == 1) {
     return {};
   }
-  if (HasInput(node, kThirdCodes)) return {};
-  for (size_t input = kBehindZeroPoints; input < node.num_inputs(); ++input) {
+  if (HasInput(node, ops::InputsOfQMoe(2).weight)) return {};
+  for (size_t input = ops::kBehindExperts; input < node.num_inputs(); ++input) {
     if (HasInput(node, input)) return {};
   }
   return WithContext(node.Describe(), [&]() -> std::vector<ExpertsForm> {
     std::vector<ExpertsForm> forms;
     for (size_t number = 0; number < 2; ++number) {
-      ExpertsForm found{.codes = kFirstCodes + number * kEachWeight,
-                        .scales = kFirstCodes + number * kEachWeight + 1};
-      if (HasInput(node, kFirstZeroPoints + number)) found.zero_points = kFirstZeroPoints + number;
-      for (const size_t input : {found.codes, found.scales, found.zero_points}) {
-        const bool is_scale = input == found.scales;
+      ExpertsForm found{.inputs = ops::InputsOfQMoe(number)};
+      ops::ExpertInputs& inputs = found.inputs;
+      if (!HasInput(node, inputs.zero_points)) inputs.zero_points = 0;
+      for (const size_t input : {inputs.weight, inputs.scales, inputs.zero_points}) {
+        const bool is_scale = input == inputs.scales;
         if (input == 0) continue;  // no zero points
         if (!HasInput(node, input) || !model.IsInitializer(node.input(input))) return {};
         const DataType type = model.Initializer(node.input(input)).type;
         if (type != (is_scale ? DataType::kFloat : DataType::kUInt8)) return {};
       }
-      const graph::InitializerView codes = model.Initializer(node.input(found.codes));
+      const graph::InitializerView codes = model.Initializer(node.input(inputs.weight));
       if (codes.dims.size() != 3 || NumElements(codes.dims) == 0) return {};
       NativeForm& form = found.form;
-      const int64_t bits = node.GetInt(fmt::format("fc{}_expert_weight_bits", number + 1),
-                                       node.GetInt("expert_weight_bits", 4));
+      const int64_t bits = ops::ExpertBits(node, number);
       if (bits != 2 && bits != 4 && bits != 8) FailAttribute("expert_weight_bits", bits);
       form.bits = static_cast<int>(bits);
       form.num_stacked = codes.dims[0];
       form.num_rows = codes.dims[0] * codes.dims[1];
       form.row_length = codes.dims[2] * 8 / bits;
-      form.has_zero_points = found.zero_points != 0;
+      form.has_zero_points = inputs.zero_points != 0;
       form.block_size = node.GetInt("block_size", 0);
       if (form.block_size == 0) form.block_size = form.row_length;  // a scale for each row
       if (form.block_size < 1 || form.row_length % form.block_size != 0) {
         FailAttribute("block_size", form.block_size);
       }
-      CheckBytes(model, node, found.scales, "scales", DataType::kFloat, form.scale_dims());
+      CheckBytes(model, node, inputs.scales, "scales", DataType::kFloat, form.scale_dims());
       if (form.has_zero_points) {
-        CheckBytes(model, node, found.zero_points, "zero points", DataType::kUInt8,
+        CheckBytes(model, node, inputs.zero_points, "zero points", DataType::kUInt8,
                    form.zero_point_dims());
       }
       forms.push_back(found);

@@ -13,12 +13,12 @@
 #include "base/check.h"
 #include "base/thread_pool.h"
 #include "graph/model.h"
+#include "ops/expert_inputs.h"
 
 namespace bitpress::weights {
 
 inline constexpr const char* kNativeDomain = "com.microsoft";
 inline constexpr const char* kMatMulNBits = "MatMulNBits";
-inline constexpr const char* kQMoe = "QMoE";
 inline constexpr const char* kGatherBlockQuantized = "GatherBlockQuantized";
 
 // The layout of one weight.
@@ -73,12 +73,11 @@ std::vector<std::byte> PackRows(int bits, int64_t num_rows, int64_t length, int6
 // Error(kInvalidModel) naming the node if sizes do not fit.
 std::optional<NativeForm> NativeFormOf(const graph::Model& model, const graph::Node& node);
 
-// One weight of a QMoE: its form, and the inputs that hold codes, scales and zero points (if any).
+// One weight of a QMoE: its form, and its inputs. A weight without zero points has no input of
+// them.
 struct ExpertsForm {
   NativeForm form = {};
-  size_t codes = 0;
-  size_t scales = 0;
-  size_t zero_points = 0;
+  ops::ExpertInputs inputs = {};
 };
 // Returns the forms of the first and the second weight of a QMoE, whoever wrote it. Returns nothing
 // for another operator, and for weights that this room cannot decode: no constants, scales that are

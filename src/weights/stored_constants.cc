@@ -70,17 +70,17 @@ std::vector<StoredConstant> StoredConstants(const graph::Model& model) {
     }
     for (const ExpertsForm& found : ExpertsFormsOf(model, node)) {
       const NativeForm& form = found.form;
-      if (parts.contains(node.input(found.codes))) continue;
+      if (parts.contains(node.input(found.inputs.weight))) continue;
       const int64_t num_rows = form.num_rows / form.num_stacked;
-      constants.push_back({node.input(found.codes),
+      constants.push_back({node.input(found.inputs.weight),
                            form.format(),
                            {form.num_stacked, num_rows, form.row_length},
                            0,
                            "",
                            ""});
-      add_parts(constants.back(), node, found.codes, found.scales + 1);
+      add_parts(constants.back(), node, found.inputs.weight, found.inputs.scales + 1);
       if (form.has_zero_points) {
-        add_parts(constants.back(), node, found.zero_points, found.zero_points + 1);
+        add_parts(constants.back(), node, found.inputs.zero_points, found.inputs.zero_points + 1);
       }
     }
   }

@@ -187,30 +187,26 @@ void UnpackExperts(Model& model, const Node& node, const std::vector<ExpertsForm
                    ThreadPool& pool, const std::function<void()>& step) {
   graph::NodeSpec spec{node.name(), "MoE", kNativeDomain, {node.input(0), node.input(1)}, {}, {}};
   spec.attributes_of = node;
-  spec.dropped_attributes = {"accuracy_level",
-                             "block_size",
-                             "expert_weight_bits",
-                             "fc1_expert_weight_bits",
-                             "fc2_expert_weight_bits",
-                             "fc3_expert_weight_bits",
-                             "quant_type",
+  spec.dropped_attributes = {"accuracy_level", "block_size", "expert_weight_bits", "quant_type",
                              "weights_prepacked"};
+  for (size_t number = 0; number < ops::kNumExpertWeights; ++number) {
+    spec.dropped_attributes.push_back(ops::ExpertBitsAttribute(number));
+  }
   std::vector<std::string> parts;
   for (const ExpertsForm& found : forms) {
     const NativeForm& form = found.form;
     std::vector<graph::HeldInitializer> held;
-    for (const size_t input : {found.codes, found.scales, found.zero_points}) {
+    for (const size_t input :
+         {found.inputs.weight, found.inputs.scales, found.inputs.zero_points}) {
       if (input == 0) continue;  // no zero points
       parts.push_back(node.input(input));
       held.push_back(model.HoldInitializer(parts.back()));
     }
-    const std::string weight = FloatsNameOf(model, node.input(found.codes));
+    const std::string weight = FloatsNameOf(model, node.input(found.inputs.weight));
     const std::vector<int64_t> dims{form.num_stacked, form.num_rows / form.num_stacked,
                                     form.row_length};
     DeferNative(model, weight, form, std::move(held), dims, pool, step);
-    const size_t bias = found.scales + 1;
-    spec.inputs.insert(spec.inputs.end(),
-                       {weight, bias < node.num_inputs() ? node.input(bias) : ""});
+    spec.inputs.insert(spec.inputs.end(), {weight, ops::InputOrNone(node, found.inputs.bias)});
   }
   while (spec.inputs.back().empty()) spec.inputs.pop_back();
   model.Replace(node, std::move(spec));

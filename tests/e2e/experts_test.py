@@ -166,6 +166,39 @@ def test_split_experts_compute_the_same(activation, biases, chosen, normalize, t
         np.testing.assert_allclose(run(tmp_path / "q.onnx", rows), run(source, rows), atol=1e-5)
 
 
+def test_a_third_weight_is_split_too(tmp_path, bitpress):
+    """No kernel of ONNX Runtime's CPU provider computes it, so that the formula of a gated layer decides."""
+    gated, rng = model("silu", biases=True, chosen=2, normalize=1), np.random.default_rng(5)
+    values = {"gate": rng.standard_normal((EXPERTS, INNER, INPUTS)) / 8, "gate_bias": rng.standard_normal((EXPERTS, INNER))}
+    gated.graph.initializer.extend(numpy_helper.from_array(value.astype(np.float32), name) for name, value in values.items())
+    gated.graph.node[2].input.extend(values)
+    onnx.save(gated, tmp_path / "gated.onnx")
+    bitpress.ok("quantize", tmp_path / "gated.onnx", "-o", tmp_path / "q.onnx", "--config", "none", "--weights", "mxint8", "--set",
+                "exclude_op_types=Gemm;MatMul", *SPLIT)
+    assert operators(tmp_path / "q.onnx")["Gemm"] == 3 * EXPERTS
+    constants = {constant.name: numpy_helper.to_array(constant).astype(np.float64) for constant in gated.graph.initializer}
+    rows = np.random.default_rng(3).standard_normal((7, INPUTS)).astype(np.float32) @ constants["layer"]
+    logits, wanted = rows @ constants["router"], np.zeros((7, INPUTS))
+    for i, row in enumerate(rows):
+        chosen = np.argsort(-logits[i])[:2]
+        for expert, share in zip(chosen, np.exp(logits[i][chosen]) / np.exp(logits[i][chosen]).sum(), strict=True):
+            up, gate, down = ({"h": constants[name][expert], "b": constants[f"{name}_bias"][expert]} for name in ("up", "gate", "down"))
+            h = up["h"] @ row + up["b"]
+            wanted[i] += share * (down["h"] @ (h / (1 + np.exp(-h)) * (gate["h"] @ row + gate["b"])) + down["b"])
+    np.testing.assert_allclose(run(tmp_path / "q.onnx"), wanted, atol=1e-4)
+
+
+def test_experts_of_float16_stay_and_are_named(tmp_path, bitpress):
+    half = model()
+    for constant in half.graph.initializer:
+        constant.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(constant).astype(np.float16), constant.name))
+    for value in (*half.graph.input, *half.graph.output):
+        value.type.tensor_type.elem_type = TensorProto.FLOAT16
+    onnx.save(half, tmp_path / "half.onnx")
+    result = bitpress.run("quantize", tmp_path / "half.onnx", "-o", tmp_path / "q.onnx", "--config", "none", "--weights", "mxint8", *SPLIT)
+    assert "'up' is FLOAT16, and only FLOAT is split" in result.stdout + result.stderr, result.stdout + result.stderr
+
+
 @pytest.mark.parametrize("weights, activations", [("mxfp4_e2m1", "none"), ("mxfp4_e2m1", "mxfp4_e2m1"), ("mx6", "mx6"), ("mxint8", "none")])
 def test_split_experts_multiply_from_codes_of_blocks(weights, activations, path, tmp_path, bitpress, operator_library):
     words = ("--config", "none", "--weights", weights, "--activations", activations)
