@@ -3,10 +3,13 @@
 // offset) * scale with codes from 0 on.
 #include <algorithm>
 #include <cmath>
+#include <initializer_list>
+#include <set>
 #include <span>
 #include <utility>
 
 #include "base/error.h"
+#include "base/text.h"
 #include "formats/format_spec.h"
 #include "interop/files.h"
 #include "plan/strict_json.h"
@@ -22,6 +25,25 @@ using plan::ObjectReader;
 
 // Returns whether the version has the words of QuantizeLinear.
 bool IsSecond(FileKind kind) { return kind == FileKind::kAimet200 || kind == FileKind::kAimet210; }
+
+// Appends a note for each key of an object that is none of those which are read.
+void NoteUnread(const json& object, std::initializer_list<const char*> known,
+                const std::string& where, std::vector<std::string>& notes) {
+  const std::vector<std::string> names(known.begin(), known.end());
+  for (const auto& [key, value] : object.items()) {
+    if (std::ranges::find(names, key) != names.end()) continue;
+    notes.push_back(fmt::format("{}'{}' is left out{}", where, key, DidYouMean(key, names)));
+  }
+}
+
+// Returns whether a type of numbers is one of floats. Throws if it is none of integers either.
+bool IsFloat(const std::string& dtype) {
+  const std::string word = ToLower(dtype);
+  if (word != "int" && word != "float") {
+    Fail(ErrorCode::kInvalidArgument, "dtype '{}' is neither INT nor FLOAT", dtype);
+  }
+  return word == "float";
+}
 
 // Returns the zero point that an offset means, which must be a whole number.
 int64_t ZeroPoint(double offset, IntegerBits type) {
@@ -55,8 +77,20 @@ void SetParams(const std::vector<double>& scales, const std::vector<int64_t>& ze
   }
 }
 
+// Returns zero points as integers.
+std::vector<int64_t> WholeNumbers(const std::vector<double>& values) {
+  std::vector<int64_t> whole;
+  for (const double value : values) {
+    if (value != std::round(value) || std::abs(value) > 0x1p53) {
+      Fail(ErrorCode::kInvalidArgument, "zero point {} is no whole number", value);
+    }
+    whole.push_back(static_cast<int64_t>(value));
+  }
+  return whole;
+}
+
 // Reads a tensor of version 0.6.1: a list with an object for each channel, or one.
-Decision FromList(const std::string& name, const json& list) {
+Decision FromList(const std::string& name, const json& list, std::vector<std::string>& notes) {
   Decision decision{.value = name};
   if (!list.is_array() || list.empty()) {
     Fail(ErrorCode::kInvalidArgument, "its value is no list of encodings");
@@ -66,12 +100,18 @@ Decision FromList(const std::string& name, const json& list) {
   for (const json& item : list) {
     ObjectReader reader(item, "encoding");
     const int64_t bits = reader.Int("bitwidth");
-    if (reader.Has("dtype") && reader.String("dtype") == "float") {
+    NoteUnread(item, {"bitwidth", "dtype", "is_symmetric", "max", "min", "offset", "scale"},
+               fmt::format("'{}': ", name), notes);
+    if (reader.Has("dtype") && IsFloat(reader.String("dtype"))) {
       decision.format = FloatName(bits);
       return decision;
     }
-    decision.is_symmetric =
-        reader.Text("is_symmetric") == "True" || reader.Text("is_symmetric") == "true";
+    const std::string symmetric = ToLower(reader.Text("is_symmetric"));
+    if (symmetric != "true" && symmetric != "false") {
+      Fail(ErrorCode::kInvalidArgument, "is_symmetric is '{}', expected True or False",
+           reader.Text("is_symmetric"));
+    }
+    decision.is_symmetric = symmetric == "true";
     const IntegerBits type{bits, decision.is_symmetric};
     decision.format = IntegerName(type.bits, type.is_signed);
     scales.push_back(reader.Number("scale"));
@@ -86,8 +126,12 @@ Decision FromList(const std::string& name, const json& list) {
 Decision FromEncoding(const json& item, std::vector<std::string>& notes) {
   ObjectReader reader(item, "encoding");
   Decision decision{.value = reader.String("name")};
+  NoteUnread(item,
+             {"name", "enc_type", "dtype", "bw", "is_sym", "scale", "offset", "block_size",
+              "compressed_bw", "per_block_int_scale"},
+             fmt::format("'{}': ", decision.value), notes);
   const int64_t bits = reader.Int("bw");
-  if (reader.String("dtype") == "FLOAT") {
+  if (IsFloat(reader.String("dtype"))) {
     decision.format = FloatName(bits);
     return decision;
   }
@@ -95,6 +139,11 @@ Decision FromEncoding(const json& item, std::vector<std::string>& notes) {
   decision.is_symmetric = type.is_signed;
   decision.format = IntegerName(type.bits, type.is_signed);
   const std::string kind = reader.String("enc_type");
+  constexpr std::string_view kKinds[] = {"PER_TENSOR", "PER_CHANNEL", "PER_BLOCK", "LPBQ"};
+  if (std::ranges::find(kKinds, kind) == std::end(kKinds)) {
+    Fail(ErrorCode::kInvalidArgument, "enc_type '{}' is not one of {}", kind,
+         fmt::join(kKinds, ", "));
+  }
   if (kind == "PER_CHANNEL") {
     decision.granularity = Granularity::kPerAxis;
   } else if (kind != "PER_TENSOR") {
@@ -115,7 +164,68 @@ Decision FromEncoding(const json& item, std::vector<std::string>& notes) {
     zero_points.push_back(ZeroPoint(offset, type));
   }
   SetParams(reader.Numbers("scale"), zero_points, decision);
+  if (kind == "PER_TENSOR" && decision.params.size() != 1) {
+    Fail(ErrorCode::kInvalidArgument, "enc_type PER_TENSOR has one scale, not {}",
+         decision.params.size());
+  }
   return decision;
+}
+
+// Numbers in lists of lists, in row-major order.
+struct Array {
+  std::vector<int64_t> dims;
+  std::vector<double> values;
+};
+
+// Reads an array from `list`. Throws Error(kInvalidArgument) if it is none.
+void ReadInto(const json& list, size_t depth, Array& array) {
+  constexpr size_t kMostDims = 8;
+  if (list.is_number()) {
+    if (depth != array.dims.size()) Fail(ErrorCode::kInvalidArgument, "lists of different lengths");
+    array.values.push_back(list.get<double>());
+    return;
+  }
+  if (!list.is_array() || depth == kMostDims) {
+    Fail(ErrorCode::kInvalidArgument, "the scales of its blocks are no numbers in lists");
+  }
+  const auto length = static_cast<int64_t>(list.size());
+  if (array.values.empty() && depth == array.dims.size()) array.dims.push_back(length);
+  if (depth >= array.dims.size() || array.dims[depth] != length) {
+    Fail(ErrorCode::kInvalidArgument, "lists of different lengths");
+  }
+  for (const json& item : list) ReadInto(item, depth + 1, array);
+}
+
+Array ArrayOf(const json& list) {
+  Array array;
+  ReadInto(list, 0, array);
+  return array;
+}
+
+// Reads scales of blocks that are whole multiples of those of channels. There are none if the
+// multiples are not ours.
+void ReadMultiples(const json& item, Decision& decision) {
+  Decision::Multiples multiples;
+  const bool is_nested = item.contains("y_scale");
+  const json& scale = is_nested ? item["y_scale"] : item;
+  const char* const channels_key = is_nested ? "x_scale" : "per_channel_float_scale";
+  const char* const values_key = is_nested ? "x" : "per_block_int_scale";
+  if (!scale.contains(channels_key) || !scale.contains(values_key)) return;
+  const Array channels = ArrayOf(scale[channels_key]), values = ArrayOf(scale[values_key]);
+  for (const double value : channels.values)
+    multiples.channels.push_back(static_cast<float>(value));
+  for (const double value : values.values) {
+    const bool is_multiple = value == std::round(value) && value >= 1 && value <= 16;
+    multiples.values.push_back(is_multiple ? static_cast<int64_t>(value) : 0);
+  }
+  multiples.dims = values.dims;
+  // The channels' axis is stated, or it is the one along which there are several scales.
+  const auto longest = std::ranges::max_element(channels.dims);
+  multiples.channel_axis = is_nested && scale.contains("axis") && scale["axis"].is_number_integer()
+                               ? scale["axis"].get<int64_t>()
+                               : longest - channels.dims.begin();
+  if (multiples.channel_axis < 0) multiples.channel_axis += std::ssize(multiples.dims);
+  decision.params = ParamsOfMultiples(multiples);
 }
 
 // Reads a tensor of version 2.0.0 or 2.1.0, in the words of QuantizeLinear.
@@ -124,7 +234,15 @@ Decision FromQuantizeLinear(const json& item, std::vector<std::string>& notes) {
   Decision decision{.value = reader.String("name"), .format = reader.String("output_dtype")};
   if (decision.format == "float16") decision.format = "fp16";
   if (decision.format == "bfloat16") decision.format = "bf16";
+  if (decision.format == "float32") decision.format = "none";
+  NoteUnread(item,
+             {"name", "output_dtype", "y_scale", "y_zero_point", "axis", "block_size",
+              "per_block_int_scale", "per_channel_float_scale"},
+             fmt::format("'{}': ", decision.value), notes);
   const std::optional<IntegerBits> type = IntegerBitsOf(decision.format);
+  if (!type && decision.format != "none" && RowOf(decision.format) == nullptr) {
+    Fail(ErrorCode::kUnsupported, "output_dtype '{}' is no format here", decision.format);
+  }
   if (!type) return decision;
   decision.is_symmetric = type->is_signed;
   if (reader.Has("axis")) {
@@ -136,17 +254,28 @@ Decision FromQuantizeLinear(const json& item, std::vector<std::string>& notes) {
     decision.block_size = reader.Int("block_size");
     const bool is_lpbq = item.contains("per_block_int_scale") ||
                          (item.contains("y_scale") && item["y_scale"].is_object());
-    if (is_lpbq) decision.scale_kind = formats::ScaleKind::kLpbq;
-    notes.push_back(fmt::format("'{}': the scales of its blocks are chosen anew", decision.value));
+    if (is_lpbq) {
+      decision.scale_kind = formats::ScaleKind::kLpbq;
+      ReadMultiples(item, decision);
+    } else if (item.contains("y_scale")) {
+      const std::vector<double> scales = ArrayOf(item["y_scale"]).values;
+      std::vector<int64_t> zero_points(scales.size(), 0);
+      if (item.contains("y_zero_point")) {
+        zero_points = WholeNumbers(ArrayOf(item["y_zero_point"]).values);
+        decision.is_symmetric = std::ranges::all_of(zero_points, [](int64_t z) { return z == 0; });
+      }
+      SetParams(scales, zero_points, decision);
+    }
+    if (decision.params.empty()) {
+      notes.push_back(
+          fmt::format("'{}': the scales of its blocks are chosen anew", decision.value));
+    }
     return decision;
   }
   const std::vector<double> scales = reader.Numbers("y_scale");
   std::vector<int64_t> zero_points(scales.size(), 0);
   if (reader.Has("y_zero_point")) {
-    zero_points.clear();
-    for (const double value : reader.Numbers("y_zero_point")) {
-      zero_points.push_back(static_cast<int64_t>(value));
-    }
+    zero_points = WholeNumbers(reader.Numbers("y_zero_point"));
     decision.is_symmetric = std::ranges::all_of(zero_points, [](int64_t z) { return z == 0; });
   }
   SetParams(scales, zero_points, decision);
@@ -155,20 +284,33 @@ Decision FromQuantizeLinear(const json& item, std::vector<std::string>& notes) {
 
 // Reads the encodings under a key: an object of names, or a list of objects with names.
 void ReadAll(const json& all, bool is_constant, bool is_second, Decisions& decisions) {
+  if (!all.is_object() && !all.is_array()) {
+    Fail(ErrorCode::kInvalidArgument, "its encodings are neither an object nor a list");
+  }
+  size_t number = 0;
+  std::set<std::string> names;
   const auto add = [&](const std::string& name, const auto& read) {
-    WithContext(fmt::format("tensor '{}'", name), [&] {
+    const std::string where =
+        name.empty() ? fmt::format("encoding {}", number) : fmt::format("tensor '{}'", name);
+    ++number;
+    if (!name.empty() && !names.insert(name).second) {
+      decisions.notes.push_back(
+          fmt::format("'{}' has several encodings, and the last one counts", name));
+    }
+    WithContext(where, [&] {
       decisions.tensors.push_back(read());
       decisions.tensors.back().is_constant = is_constant;
     });
   };
   if (all.is_object()) {
     for (const auto& [name, list] : all.items()) {
-      add(name, [&] { return FromList(name, list); });
+      add(name, [&] { return FromList(name, list, decisions.notes); });
     }
     return;
   }
   for (const json& item : all) {
-    const std::string name = item.is_object() ? item.value("name", "") : "";
+    const bool has_name = item.is_object() && item.contains("name") && item["name"].is_string();
+    const std::string name = has_name ? item["name"].get<std::string>() : "";
     add(name, [&] {
       return is_second ? FromQuantizeLinear(item, decisions.notes)
                        : FromEncoding(item, decisions.notes);
@@ -271,6 +413,7 @@ std::string WhyNot(const Decision& decision, FileKind kind) {
     return num_positions == 1 ? "" : "LPBQ of a kernel with a scale for each of its positions";
   }
   if (decision.params.empty()) return "no scale";
+  if (decision.granularity == Granularity::kPerBlock) return "scales of blocks";
   if (IsSecond(kind) && decision.granularity == Granularity::kPerAxis && !decision.axis) {
     return "no axis";
   }
@@ -286,6 +429,18 @@ bool IsAimet(const json& file) {
 
 Decisions FromAimet(const json& file) {
   Decisions decisions;
+  NoteUnread(file,
+             {"version", "encodings", "activation_encodings", "param_encodings", "quantizer_args",
+              "producer", "excluded_layers"},
+             "", decisions.notes);
+  constexpr std::string_view kVersions[] = {"0.6.1", "1.0.0", "2.0.0", "2.1.0"};
+  const bool has_version = file.contains("version") && file["version"].is_string();
+  if (has_version && std::ranges::find(kVersions, file["version"].get_ref<const std::string&>()) ==
+                         std::end(kVersions)) {
+    decisions.notes.push_back(fmt::format("version {} is read as one of {}",
+                                          file["version"].get_ref<const std::string&>(),
+                                          fmt::join(kVersions, ", ")));
+  }
   if (file.contains("encodings")) ReadAll(file["encodings"], false, true, decisions);
   if (file.contains("activation_encodings")) {
     ReadAll(file["activation_encodings"], false, false, decisions);

@@ -93,6 +93,8 @@ void TakeInteger(const Decision& decision, const formats::FormatSpec& spec, Tens
            "that quantizes this tensor per channel (weight_granularity=per_axis)");
     }
     taken.channel_params = decision.params;
+    // Files count blocks along one axis of the weight as it is.
+    if (is_block && !decision.params.empty()) row.flatten = false;
   }
   row.integer = std::move(taken);
 }

@@ -105,6 +105,29 @@ std::vector<Decisions::FloatNode> FloatNodesOf(const plan::QuantPlan& plan) {
 
 }  // namespace
 
+std::vector<formats::QParams> ParamsOfMultiples(const Decision::Multiples& multiples) {
+  constexpr int64_t kMost = 16;
+  const auto axis = static_cast<size_t>(multiples.channel_axis);
+  const size_t num_channels = multiples.channels.size();
+  const bool fits = axis < multiples.dims.size() && num_channels > 0 &&
+                    multiples.dims[axis] == static_cast<int64_t>(num_channels) &&
+                    NumElements(multiples.dims) == static_cast<int64_t>(multiples.values.size());
+  if (!fits) return {};
+  const auto stride = static_cast<size_t>(NumElements(std::span(multiples.dims).subspan(axis + 1)));
+  std::vector<formats::QParams> params;
+  std::vector<int64_t> largest(num_channels);
+  for (size_t i = 0; i < multiples.values.size(); ++i) {
+    const size_t channel = i / stride % num_channels;
+    const int64_t multiple = multiples.values[i];
+    if (multiple < 1 || multiple > kMost) return {};
+    largest[channel] = std::max(largest[channel], multiple);
+    params.push_back({static_cast<float>(multiple) * multiples.channels[channel], 0});
+  }
+  return std::ranges::all_of(largest, [](int64_t of_channel) { return of_channel == kMost; })
+             ? params
+             : std::vector<formats::QParams>();
+}
+
 Decisions DecisionsOf(const plan::QuantPlan& plan) {
   Decisions decisions;
   decisions.float_nodes = FloatNodesOf(plan);

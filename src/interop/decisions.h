@@ -58,7 +58,8 @@ struct Decision {
   int64_t block_size = 0;
   bool is_symmetric = true;
   bool is_dynamic = false;  // its scale is computed at run time
-  // One for the tensor, or one for each index of the axis. Empty: the file gives no scales.
+  // One for the tensor, one for each index of the axis, or one for each block, in the order of a
+  // weight's elements. Empty: the file gives no scales.
   std::vector<formats::QParams> params = {};
   // The scales of blocks that are multiples of those of channels (LPBQ), if the file gives them.
   struct Multiples {

@@ -23,6 +23,10 @@ struct IntegerBits {
 };
 std::optional<IntegerBits> IntegerBitsOf(const std::string& format);
 
+// Returns the scales of blocks that are multiples of those of channels (LPBQ). Empty if the largest
+// multiple of a channel is not 16, as it is in weights of ours, or if the sizes do not fit.
+std::vector<formats::QParams> ParamsOfMultiples(const Decision::Multiples& multiples);
+
 // AIMET's encodings.
 bool IsAimet(const nlohmann::json& file);
 Decisions FromAimet(const nlohmann::json& file);

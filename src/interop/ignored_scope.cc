@@ -62,6 +62,16 @@ std::string OnnxType(const std::string& type, std::vector<std::string>& notes) {
   return std::string(found->second);
 }
 
+// Returns a pattern that fits a whole name, as those of rules do, for one of NNCF, which fits the
+// beginning of a name. Messages show it, so that it stays as it is where it can.
+std::string WholePattern(const std::string& pattern) {
+  const bool is_escaped = pattern.ends_with("\\.*");
+  if (pattern.ends_with(".*") && !is_escaped && pattern.find('|') == std::string::npos)
+    return pattern;
+  const bool is_choice = pattern.find('|') != std::string::npos;
+  return is_choice ? fmt::format("(?:{}).*", pattern) : pattern + ".*";
+}
+
 }  // namespace
 
 bool IsIgnoredScope(const json& file) { return ScopeIn(file).first != nullptr; }
@@ -78,8 +88,7 @@ Decisions FromIgnoredScope(const json& file) {
   };
   if (auto names = StringsOf(reader, "names"); !names.empty()) add({.names = std::move(names)});
   std::vector<std::string> patterns = StringsOf(reader, "patterns");
-  // NNCF's patterns fit the beginning of a name, and those of rules a whole name.
-  for (std::string& pattern : patterns) pattern = fmt::format("(?:{})[^]*", pattern);
+  for (std::string& pattern : patterns) pattern = WholePattern(pattern);
   if (!patterns.empty()) add({.nodes = std::move(patterns)});
   std::vector<std::string> types = StringsOf(reader, "types");
   for (std::string& type : types) type = OnnxType(type, decisions.notes);

@@ -52,14 +52,21 @@ Decision FromItems(const std::string& name, const json& items, std::vector<std::
     const formats::IntegerSpec spec{formats::FindFormat(decision.format).element_type,
                                     decision.is_symmetric,
                                     reader.Has("reduce_range") && reader.Bool("reduce_range")};
-    if (reader.Has("scale")) {
-      const int64_t zero = reader.Has("zero_point") ? reader.Int("zero_point") : 0;
+    const bool has_scale = reader.Has("scale"), has_zero = reader.Has("zero_point");
+    const bool has_least = reader.Has("rmin"), has_most = reader.Has("rmax");
+    if ((has_zero && !has_scale) || has_least != has_most || (has_scale && has_least)) {
+      Fail(ErrorCode::kInvalidArgument,
+           "it gives a part of its range: expected scale and zero_point, or rmin and rmax");
+    }
+    if (has_scale) {
+      const int64_t zero = has_zero ? reader.Int("zero_point") : 0;
       decision.params.push_back({static_cast<float>(reader.Number("scale")), zero});
-    } else if (reader.Has("rmin") && reader.Has("rmax")) {
+    } else if (has_least) {
       const double least = reader.Number("rmin"), most = reader.Number("rmax");
       if (!(least <= most)) Fail(ErrorCode::kInvalidArgument, "rmin {} and rmax {}", least, most);
       decision.params.push_back(formats::QParamsForRange(least, most, spec));
     }
+    reader.Finish();
   }
   if (!decision.params.empty() && decision.params.size() != items.size()) {
     Fail(ErrorCode::kInvalidArgument, "some channels have a scale, others have none");

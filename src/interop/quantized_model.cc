@@ -14,6 +14,7 @@
 #include "base/text.h"
 #include "interop/decisions.h"
 #include "interop/files.h"
+#include "ops/expert_inputs.h"
 #include "ops/hand_decoders.h"
 #include "ops/operator_traits.h"
 #include "ops/quantizer_nodes.h"
@@ -47,14 +48,14 @@ std::string FloatNameOf(std::string name) {
 
 class ModelReader {
  public:
-  explicit ModelReader(const Model& model) : model_(model), index_(model) {}
+  explicit ModelReader(const Model& model) : model_(model), index_(model) { FindOutputs(); }
 
   Decisions Run() {
     for (const Node& node : model_.AllNodes()) {
       if (IsOneOf(node, kDequantizers)) ReadPair(node);
       if (node.op_type() == "MatMulNBits") ReadProduct(node);
       if (node.op_type() == "Cast") ReadHandMade(node);
-      if (node.op_type() == "QMoE" && node.GetString("quant_type", "int") == "int") {
+      if (node.op_type() == ops::kQMoe && node.GetString("quant_type", "int") == "int") {
         ReadExperts(node);
       }
       if (node.op_type().starts_with(kOurQuantizer)) ReadOurs(node, kOurQuantizer, node.input(0));
@@ -88,6 +89,23 @@ class ModelReader {
     }
   }
 
+  // Finds the graph outputs that a quantizer gives. An output keeps its name when it is quantized,
+  // and what the network computes for it gets another one.
+  void FindOutputs() {
+    for (const std::string& output : model_.OutputNames()) {
+      const std::optional<std::string> value = ops::QuantizedFrom(model_, output);
+      const bool is_renamed =
+          value && !value->empty() && model_.Producer(*value) && !model_.IsOutput(*value);
+      if (is_renamed) output_of_.emplace(*value, output);
+    }
+  }
+
+  // Returns the name that a value in front of a quantizer has in the float network.
+  std::string NameBeforeQuantizing(const std::string& value) const {
+    const auto found = output_of_.find(value);
+    return found == output_of_.end() ? value : found->second;
+  }
+
   std::vector<plan::TensorUse> UsesOf(const std::string& value) const {
     std::vector<plan::TensorUse> uses;
     for (const graph::Use& use : model_.AllUses(value)) {
@@ -112,18 +130,18 @@ class ModelReader {
     if (quantizer && !IsOneOf(*quantizer, kQuantizers)) return;
     if (!quantizer && !model_.IsInitializer(codes)) return;
     if (IsInsideHardSwish(node) || (quantizer && IsInsideHardSwish(*quantizer))) return;
-    Decision decision{.value = quantizer ? quantizer->input(0) : FloatNameOf(codes),
+    const std::string value = quantizer ? quantizer->input(0) : codes;
+    Decision decision{.value = quantizer ? NameBeforeQuantizing(value) : FloatNameOf(codes),
                       .uses = UsesOf(node.output(0)),
                       .is_constant = !quantizer};
-    if (quantizer && model_.IsInitializer(decision.value)) decision.is_constant = true;
+    if (quantizer && model_.IsInitializer(value)) decision.is_constant = true;
     const DataType type = ReadParams(node, decision);
     const std::string name = ToLower(DataTypeName(type));
     decision.format = name == "float8e4m3fn" ? "fp8_e4m3"
                       : name == "float8e5m2" ? "fp8_e5m2"
                                              : name;
     if (IntegerBitsOf(decision.format)) {
-      const std::string& constant = quantizer ? decision.value : codes;
-      if (decision.is_constant) decision.first_values = FirstValues(constant, decision);
+      if (decision.is_constant) decision.first_values = FirstValues(value, decision);
       return Add(std::move(decision));
     }
     if (RowOf(decision.format) == nullptr) {
@@ -150,14 +168,12 @@ class ModelReader {
     }
     const graph::InitializerView scales = model_.Initializer(scale_name);
     const bool is_one = NumElements(scales.dims) == 1 && scales.dims.size() < 2;
-    if (decision.block_size > 0) {
-      decision.granularity = Granularity::kPerBlock;
-      decision.axis = node.GetInt("axis", 1);
-      return type;
-    }
-    if (!is_one || scales.dims.size() == 1) decision.axis = node.GetInt("axis", 1);
-    decision.granularity = is_one ? Granularity::kPerTensor : Granularity::kPerAxis;
-    if (is_one) decision.axis.reset();
+    const bool is_block = decision.block_size > 0;
+    if (is_block || !is_one || scales.dims.size() == 1) decision.axis = node.GetInt("axis", 1);
+    decision.granularity = is_block ? Granularity::kPerBlock
+                           : is_one ? Granularity::kPerTensor
+                                    : Granularity::kPerAxis;
+    if (is_one && !is_block) decision.axis.reset();
     if (scales.type != DataType::kFloat) return type;
     const std::span<const float> values = scales.values<float>();
     std::vector<int64_t> zeros(values.size(), 0);
@@ -268,6 +284,7 @@ class ModelReader {
                           .channel_axis = axis,
                           .dims = {codes.dims.begin(), codes.dims.end()},
                           .values = Integers(codes, NumElements(codes.dims))};
+    decision.params = ParamsOfMultiples(*decision.multiples);
     return true;
   }
 
@@ -277,7 +294,8 @@ class ModelReader {
     const graph::InitializerView view = model_.Initializer(constant);
     const bool is_float = view.type == DataType::kFloat;
     const std::optional<IntegerBits> type = IntegerBitsOf(ToLower(DataTypeName(view.type)));
-    if (decision.params.empty() || (!is_float && !type)) return {};
+    const bool has_blocks = decision.granularity == Granularity::kPerBlock;
+    if (decision.params.empty() || has_blocks || (!is_float && !type)) return {};
     size_t stride = 1;  // elements of a channel that follow each other
     if (decision.granularity == Granularity::kPerAxis) {
       const auto rank = static_cast<int64_t>(view.dims.size());
@@ -342,18 +360,18 @@ class ModelReader {
     Add(std::move(decision));
   }
 
-  // Reads the weights of a QMoE. A MoE reads the first of them at 2, and the second at 4.
+  // Reads the weights of a QMoE as those of the MoE that it stands for.
   void ReadExperts(const Node& node) {
-    constexpr size_t kCodes[] = {2, 5}, kZeroPoints = 11;
-    for (size_t number = 0; number < std::size(kCodes); ++number) {
-      if (node.num_inputs() <= kCodes[number]) return;
-      const size_t zeros = kZeroPoints + number;
-      const bool has_zeros = node.num_inputs() > zeros && !node.input(zeros).empty();
-      const int64_t bits = node.GetInt(fmt::format("fc{}_expert_weight_bits", number + 1),
-                                       node.GetInt("expert_weight_bits", 4));
+    for (size_t number = 0; number < ops::kNumExpertWeights; ++number) {
+      const ops::ExpertInputs& inputs = ops::InputsOfQMoe(number);
+      const std::string codes = ops::InputOrNone(node, inputs.weight);
+      if (codes.empty()) continue;
+      const bool has_zeros = !ops::InputOrNone(node, inputs.zero_points).empty();
+      const int64_t bits = ops::ExpertBits(node, number);
       const int64_t block_size = node.GetInt("block_size", 0);
-      Add({.value = FloatNameOf(node.input(kCodes[number])),
-           .uses = {{index_.KeyOf(node), "MoE", static_cast<int64_t>(2 + 2 * number)}},
+      Add({.value = FloatNameOf(codes),
+           .uses = {{index_.KeyOf(node), "MoE",
+                     static_cast<int64_t>(ops::InputsOfMoe(number).weight)}},
            .is_constant = true,
            .format = IntegerName(bits, !has_zeros),
            .granularity = block_size > 0 ? Granularity::kPerBlock : Granularity::kPerAxis,
@@ -372,10 +390,11 @@ class ModelReader {
       return;
     }
     const bool is_packed = value.empty();
-    Decision decision{.value = is_packed ? FloatNameOf(node.output(0)) : value,
-                      .uses = UsesOf(node.output(0)),
-                      .is_constant = is_packed || model_.IsInitializer(value),
-                      .format = format};
+    Decision decision{
+        .value = is_packed ? FloatNameOf(node.output(0)) : NameBeforeQuantizing(value),
+        .uses = UsesOf(node.output(0)),
+        .is_constant = is_packed || model_.IsInitializer(value),
+        .format = format};
     if (node.HasAttribute("axis")) decision.axis = node.GetInt("axis", -1);
     Add(std::move(decision));
   }
@@ -384,6 +403,7 @@ class ModelReader {
   const plan::NodeIndex index_;
   Decisions decisions_;
   std::map<std::string, size_t> of_value_;
+  std::map<std::string, std::string> output_of_;  // graph outputs by what is quantized for them
   std::set<std::string, std::less<>> operators_on_codes_;
 };
 

@@ -49,7 +49,8 @@ struct IntegerTreatment {
   // The parameters if the plan gives them, only per tensor. Neither statistics nor `range` count
   // then.
   std::optional<formats::QParams> params;
-  // Those for each index of the axis, only of weights per axis.
+  // Those for each index of the axis, or for each block in the order of the elements; only of
+  // weights per axis or per block.
   std::vector<formats::QParams> channel_params;
 
   bool operator==(const IntegerTreatment&) const = default;

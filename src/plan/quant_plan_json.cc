@@ -155,19 +155,18 @@ TensorUse UseFromJson(const json& object, const std::string& where) {
   return use;
 }
 
-// Reads the parameters that a plan gives: one, or one for each index of a weight's axis.
+// Reads the parameters that a plan gives: one, or one for each index of a weight's axis or block.
 void ReadParams(ObjectReader& reader, const formats::FormatSpec& spec, const TensorPlan& row,
                 IntegerTreatment& integer) {
   const std::vector<double> scales = reader.Numbers("scale");
   std::vector<double> zero_points(scales.size(), 0);
   if (reader.Has("zero_point")) zero_points = reader.Numbers("zero_point");
   if (zero_points.size() == 1) zero_points.resize(scales.size(), zero_points.front());
-  const bool is_per_axis =
-      row.role == Role::kWeight && integer.granularity == Granularity::kPerAxis;
-  if (zero_points.size() != scales.size() || (scales.size() > 1 && !is_per_axis)) {
+  const bool has_many = row.role == Role::kWeight && integer.granularity != Granularity::kPerTensor;
+  if (zero_points.size() != scales.size() || (scales.size() > 1 && !has_many)) {
     Fail(ErrorCode::kInvalidArgument,
          "{} scales and {} zero points: a weight per_axis has one of both for each index of its "
-         "axis, other tensors have one",
+         "axis, a weight per_block one for each block, other tensors have one",
          scales.size(), zero_points.size());
   }
   const formats::CodeRange codes = formats::IntegerRange(spec.element_type);
@@ -193,7 +192,7 @@ void ReadParams(ObjectReader& reader, const formats::FormatSpec& spec, const Ten
     }
     all.push_back({scale, zero_point});
   }
-  if (is_per_axis) {
+  if (has_many) {
     integer.channel_params = std::move(all);
   } else {
     integer.params = all.front();

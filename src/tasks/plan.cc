@@ -19,23 +19,27 @@ namespace {
 // Makes a plan, with the decisions of another tool if there are any.
 plan::QuantPlan Make(const fs::path& model, plan::QuantConfig config,
                      rewrite::Preparation preparation, const graph::PassNames& disabled_passes,
-                     const Target& target, const interop::Decisions* imported,
-                     interop::ImportReport* report) {
+                     const Target& target, const interop::Decisions* imported = nullptr,
+                     const fs::path& imported_file = {}, interop::ImportReport* report = nullptr) {
   CheckPasses(disabled_passes);
   const plan::TargetProfile profile = plan::ProfileOf(target);
+  const std::string of_import = fmt::format("with the decisions of '{}'", PathText(imported_file));
+  const auto with_import = [&](const auto& work) {
+    return imported != nullptr ? WithContext(of_import, work) : work();
+  };
   if (imported != nullptr) {
-    WithContext("the imported decisions", [&] { interop::Configure(*imported, config); });
+    with_import([&] { interop::Configure(*imported, config); });
   }
   plan::AdaptTo(profile, config);
   const graph::Model prepared = rewrite::Prepare(model, {.preparation = preparation,
                                                          .rewrites = plan::ResolveRewrites(config),
                                                          .disabled_passes = disabled_passes});
   std::vector<std::string> unmatched;
-  plan::QuantPlan plan = plan::MakePlan(config, prepared, PathText(model.filename()), &unmatched);
+  plan::QuantPlan plan = with_import(
+      [&] { return plan::MakePlan(config, prepared, PathText(model.filename()), &unmatched); });
   plan::FixScales(profile, prepared, plan);
   if (imported != nullptr) {
-    *report = WithContext("the imported decisions",
-                          [&] { return interop::Apply(*imported, prepared, plan); });
+    *report = with_import([&] { return interop::Apply(*imported, prepared, plan); });
     if (imported->tells_unmatched) {
       report->notes.insert(report->notes.end(), unmatched.begin(), unmatched.end());
     }
@@ -62,7 +66,7 @@ plan::QuantConfig ConfigNamed(const std::string& name) {
 plan::QuantPlan MakePlan(const fs::path& model, plan::QuantConfig config,
                          rewrite::Preparation preparation, const graph::PassNames& disabled_passes,
                          const Target& target) {
-  return Make(model, std::move(config), preparation, disabled_passes, target, nullptr, nullptr);
+  return Make(model, std::move(config), preparation, disabled_passes, target);
 }
 
 plan::QuantPlan MakePlanLike(const fs::path& file, const fs::path& model, plan::QuantConfig config,
@@ -70,7 +74,8 @@ plan::QuantPlan MakePlanLike(const fs::path& file, const fs::path& model, plan::
                              const graph::PassNames& disabled_passes, const Target& target) {
   interop::Decisions decisions = interop::ReadDecisions(file);
   if (!decisions.rules.empty()) interop::NameUnnamed(decisions, runtime::LoadPortable(model));
-  return Make(model, std::move(config), preparation, disabled_passes, target, &decisions, &report);
+  return Make(model, std::move(config), preparation, disabled_passes, target, &decisions, file,
+              &report);
 }
 
 plan::QuantPlan ReadPlan(const fs::path& path) {

@@ -207,6 +207,105 @@ def test_what_an_import_does_not_take_is_said(bitpress, conv_path, tmp_path):
     assert "ignored scope of NNCF" in bitpress.error("plan", conv_path, "--config", "INT8", "--import", decisions)
 
 
+@pytest.mark.parametrize("placement", ["qdq", "all"])
+def test_names_of_our_models_are_those_of_their_networks(bitpress, conv_path, tmp_path, placement):
+    """A graph output that is quantized keeps its name, and what the network gives for it has another one in the model."""
+    samples = models.save_noise(tmp_path / "samples", (1, 3, 20, 20), 4)
+    words = ("--config", "A8W8", "--set", f"placement={placement}")
+    bitpress.ok("quantize", conv_path, "-o", tmp_path / "q.onnx", *words, "--data", samples)
+    done = bitpress.run("plan", conv_path, *words, "--import", tmp_path / "q.onnx", "-o", tmp_path / "plan.json")
+    assert done.returncode == 0 and "none that this model quantizes" not in done.stderr and "_float" not in done.stderr
+    assert placement == "qdq" or "scale" in rows_of(tmp_path / "plan.json")["logits"]
+
+
+def block_weight(rng):
+    """A weight of MatMul in blocks of 16, with codes, scales and zero points of its own."""
+    codes = rng.integers(0, 16, (64, 8)).astype(np.uint8)
+    codes[0] = 15
+    scales, zeros = rng.uniform(0.01, 0.1, (4, 8)).astype(np.float32), rng.integers(1, 15, (4, 8)).astype(np.uint8)
+    return codes, scales, zeros, (codes - zeros.repeat(16, 0).astype(np.float32)) * scales.repeat(16, 0)
+
+
+@pytest.mark.parametrize("source", ["model", "aimet-2.0.0"])
+def test_scales_of_blocks_are_kept(source, bitpress, tmp_path):
+    codes, scales, zeros, floats = block_weight(np.random.default_rng(9))
+    shapes = [("x", ["N", 64])], [("y", ["N", 8])]
+    product = onnx.helper.make_node("MatMul", ["x", "w"], ["y"], "layer")
+    network = models.save(models.make_model([product], *shapes, {"w": floats}), tmp_path / "network.onnx")
+    decisions = tmp_path / "decisions.json"
+    entry = {"name": "w", "output_dtype": "uint4", "axis": 0, "block_size": 16, "y_scale": scales.tolist(), "y_zero_point": zeros.tolist()}
+    decisions.write_text(json.dumps({"version": "2.0.0", "encodings": [entry]}))
+    if source == "model":
+        decisions = tmp_path / "theirs.onnx"
+        theirs = models.make_model([onnx.helper.make_node("DequantizeLinear", ["w_codes", "s", "z"], ["w"], axis=0, block_size=16), product], *shapes, {"s": scales})
+        theirs.graph.initializer.extend([onnx.helper.make_tensor("w_codes", onnx.TensorProto.UINT4, codes.shape, codes.ravel().tolist()),
+                                         onnx.helper.make_tensor("z", onnx.TensorProto.UINT4, zeros.shape, zeros.ravel().tolist())])
+        theirs.opset_import[0].version, theirs.ir_version = 21, 10
+        onnx.save(theirs, decisions)
+    done = bitpress.run("plan", network, "--config", "INT8_WEIGHTS", "--import", decisions, "-o", tmp_path / "plan.json")
+    assert done.returncode == 0 and "anew" not in done.stderr, done.stderr
+    row = rows_of(tmp_path / "plan.json")["w"]
+    assert row["granularity"] == "per_block" and row["scale"] == pytest.approx(scales.ravel().tolist()) and row["zero_point"] == zeros.ravel().tolist()
+    bitpress.ok("quantize", network, "-o", tmp_path / "q.onnx", "--plan", tmp_path / "plan.json", "--storage", "qdq", "--target", "portable")
+    found = {constant.name: onnx.numpy_helper.to_array(constant) for constant in onnx.load(tmp_path / "q.onnx").graph.initializer}
+    np.testing.assert_array_equal(found["w_codes"].astype(np.uint8), codes)
+    np.testing.assert_array_equal(found["w_scale"], scales)
+    np.testing.assert_array_equal(found["w_zero_point"].astype(np.uint8), zeros)
+    entry["y_scale"] = scales[:2].tolist()
+    decisions = tmp_path / "short.json"
+    decisions.write_text(json.dumps({"version": "2.0.0", "encodings": [{**entry, "y_zero_point": zeros[:2].tolist()}]}))
+    bitpress.ok("plan", network, "--config", "INT8_WEIGHTS", "--import", decisions, "-o", tmp_path / "plan.json")
+    assert "'w' takes 32 scales, not the 16" in bitpress.error("quantize", network, "-o", tmp_path / "q.onnx", "--plan", tmp_path / "plan.json")
+    decisions.write_text(json.dumps({"version": "2.0.0", "encodings": [{**entry, "y_scale": [[0.1, 0.2], [0.3]]}]}))
+    assert "tensor 'w': lists of different lengths" in bitpress.error("plan", network, "--config", "INT8_WEIGHTS", "--import", decisions)
+
+
+AIMET = {"name": "project.weight", "enc_type": "PER_TENSOR", "dtype": "INT", "bw": 8, "is_sym": True, "scale": [0.01], "offset": [-128]}
+OLD_AIMET = {"bitwidth": 8, "is_symmetric": "True", "scale": 0.01, "offset": -128}
+
+
+def scope(**words):
+    return {"names": [], "patterns": [], "types": [], "subgraphs": [], "validate": True, **words}
+
+
+@pytest.mark.parametrize("content, message", [
+    *[({"version": "1.0.0", "param_encodings": [{k: v for k, v in AIMET.items() if k != key}]}, f"tensor 'project.weight': encoding: the key '{key}' is missing")
+      for key in AIMET if key != "name"],
+    ({"param_encodings": [{"dtype": "INT"}]}, "encoding 0: encoding: the key 'name' is missing"),
+    ({"param_encodings": [{**AIMET, "enc_type": "PER_CHANEL"}]}, "enc_type 'PER_CHANEL' is not one of PER_TENSOR"),
+    ({"param_encodings": [{**AIMET, "dtype": "INTEGER"}]}, "dtype 'INTEGER' is neither INT nor FLOAT"),
+    ({"param_encodings": [{**AIMET, "scale": [0.1, 0.2], "offset": [-128, -128]}]}, "PER_TENSOR has one scale, not 2"),
+    ({"param_encodings": {"project.weight": [{**OLD_AIMET, "is_symmetric": "Yes"}]}}, "is_symmetric is 'Yes', expected True or False"),
+    ({"encodings": [{"name": "project.weight", "output_dtype": "int9", "y_scale": 1}]}, "output_dtype 'int9' is no format here"),
+    ({"encodings": 7}, "neither an object nor a list"),
+    ({"project.weight": [{"quant_type": "QInt8", "symetric": True}]}, "unknown key 'symetric' (did you mean 'symmetric'?)"),
+    ({"project.weight": [{"quant_type": "QInt8", "zero_point": 3}]}, "it gives a part of its range"),
+    ({"project.weight": [{"quant_type": "QInt8", "rmin": 3.0}]}, "it gives a part of its range"),
+    (scope(patterns=["nomatch.*"]), "rule 'nodes=nomatch.*: exclude': 'nomatch.*' matches no node's name"),
+    (scope(patterns=["("]), "'(.*' is not a regular expression"),
+])
+def test_mistakes_in_files_of_others_are_errors(content, message, bitpress, conv_path, tmp_path):
+    file = tmp_path / "decisions.json"
+    file.write_text(json.dumps(content))
+    error = bitpress.error("plan", conv_path, "--config", "INT8", "--import", file, "-o", tmp_path / "plan.json")
+    assert message in error and str(file) in error, error
+
+
+@pytest.mark.parametrize("content, message", [
+    ({"param_encodings": [{**AIMET, "scales": 1}]}, "'project.weight': 'scales' is left out (did you mean 'scale'?)"),
+    ({"param_encoding": [], "activation_encodings": []}, "'param_encoding' is left out (did you mean 'param_encodings'?)"),
+    ({"version": "3.0.0", "param_encodings": [AIMET]}, "version 3.0.0 is read as one of 0.6.1"),
+    ({"param_encodings": [AIMET, AIMET]}, "'project.weight' has several encodings, and the last one counts"),
+    ({"projekt.weight": [{"quant_type": "QInt8"}]}, "1 tensor of the file is none that this model quantizes: 'projekt.weight'"),
+    (scope(patterns=["nomatch|nothing"], validate=False), "'(?:nomatch|nothing).*' matches no node's name"),
+])
+def test_what_files_of_others_say_in_vain_is_told(content, message, bitpress, conv_path, tmp_path):
+    file = tmp_path / "decisions.json"
+    file.write_text(json.dumps(content))
+    done = bitpress.run("plan", conv_path, "--config", "INT8", "--import", file, "-o", tmp_path / "plan.json")
+    assert done.returncode == 0 and message in done.stderr, done.stderr
+
+
 def test_decisions_before_and_behind_operators_that_move(bitpress, tmp_path):
     """A quantizer in front of a Reshape and a Transpose, or behind them, is the one that the plan has elsewhere in between."""
     rng = np.random.default_rng(3)

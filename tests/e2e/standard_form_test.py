@@ -236,7 +236,8 @@ def test_lpbq_goes_into_encodings_and_back(tmp_path, bitpress):
         assert (row["format"], row["block_size"], row["scale_kind"], row["symmetric"]) == ("int4", 16, "lpbq", True), decided
     bitpress.ok("quantize", source, "-o", tmp_path / "again.onnx", "--plan", tmp_path / "plan.json", "--storage", "qdq", "--target", "portable")
     again = {tensor.name: onnx.numpy_helper.to_array(tensor) for tensor in onnx.load(tmp_path / "again.onnx").graph.initializer}
-    assert again["a_block_scale"].shape == constants["a_block_scale"].shape
+    for name in ("a_codes", "a_block_scale", "a_scale"):  # that of the file, whose channels have a multiple of 16
+        np.testing.assert_array_equal(again[name], constants[name])
 
 
 @pytest.mark.parametrize("options", [("--set", "weight_granularity=per_axis"), ("--set", "weight_symmetric=false")])
