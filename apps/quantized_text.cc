@@ -406,6 +406,9 @@ std::string DescribeQuantized(const tasks::QuantizeOptions& options,
     text += fmt::format("  target {}: {}\n", plan::ProfileOf(options.target).name,
                         fmt::join(report.target_settings, ", "));
   }
+  for (const std::string& sentence : report.target_scales) {
+    text += fmt::format("  target {}: {}\n", plan::ProfileOf(options.target).name, sentence);
+  }
   if (report.imported) text += DescribeImport(*report.imported, is_verbose);
   text += DescribeRewrites(report.rewritten, is_verbose);
   if (report.smoothed) text += DescribeSmoothing(*report.smoothed, is_verbose);

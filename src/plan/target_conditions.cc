@@ -304,6 +304,17 @@ Found ShiftOf(const Node& node, const PlannedModel& planned) {
               "products that are shifted");
 }
 
+// The scale of a weight is changed, and that of the output where two activations are multiplied.
+Adjusted ShiftedBy(const Node& node, const PlannedModel& planned) {
+  const TensorPlan* const second = planned.RowAt(planned.KeyOf(node), 1);
+  if (second != nullptr && second->role == Role::kWeight) return {second, -1};
+  return {planned.RowOfOutput(node), 1};
+}
+
+Adjusted OutputOf(const Node& node, const PlannedModel& planned) {
+  return {planned.RowOfOutput(node), 1};
+}
+
 Found BiasShiftOf(const Node& node, const PlannedModel& planned) {
   return Bits(Log2ScaleOfProducts(node, planned), Log2ScaleAt(node, planned, 2),
               "a bias that is shifted to the products");
@@ -318,6 +329,20 @@ Found InputSpreadOf(const Node& node, const PlannedModel& planned) {
   const std::vector<double> inputs = Log2ScalesOfInputs(node, planned);
   if (inputs.empty()) return {};
   return Bits(std::ranges::min(inputs), std::ranges::max(inputs), "inputs whose scales differ");
+}
+
+// The finest input gets a larger scale.
+Adjusted FinestInputOf(const Node& node, const PlannedModel& planned) {
+  Adjusted finest{nullptr, -1};
+  std::optional<double> least;
+  for (size_t i = 0; i < node.num_inputs(); ++i) {
+    const TensorPlan* const row = planned.RowAt(planned.KeyOf(node), static_cast<int64_t>(i));
+    const std::optional<double> scale = Log2Scale(row);
+    if (!scale || (least && *scale >= *least)) continue;
+    least = scale;
+    finest.row = row;
+  }
+  return finest;
 }
 
 Found SumShiftOf(const Node& node, const PlannedModel& planned) {
@@ -522,37 +547,52 @@ constexpr ConditionRow kRows[] = {
      .kind = Kind::kRange,
      .meaning = "bits by which products with power-of-two scales are shifted to the output: "
                 "log2(output / (input * weight)); of one input log2(output / input)",
-     .of_node = ShiftOf},
+     .of_node = ShiftOf,
+     .adjusted = ShiftedBy},
     {.key = "bias_shift",
      .kind = Kind::kRange,
      .meaning = "bits by which a bias is shifted to the products: log2(bias / (input * weight))",
-     .of_node = BiasShiftOf},
+     .of_node = BiasShiftOf,
+     .adjusted = [](const Node& node, const PlannedModel& planned) -> Adjusted {
+       return {planned.RowAt(planned.KeyOf(node), 2), 1};
+     }},
     {.key = "bias_to_output",
      .kind = Kind::kRange,
      .meaning = "bits by which a bias is finer than the output: log2(output / bias)",
-     .of_node = BiasToOutputOf},
+     .of_node = BiasToOutputOf,
+     .adjusted = [](const Node& node, const PlannedModel& planned) -> Adjusted {
+       return {planned.RowAt(planned.KeyOf(node), 2), -1};
+     }},
     {.key = "input_spread",
      .kind = Kind::kRange,
      .meaning = "bits by which the scales of its inputs differ: log2(largest / smallest)",
-     .of_node = InputSpreadOf},
+     .of_node = InputSpreadOf,
+     .adjusted = FinestInputOf},
     {.key = "sum_shift",
      .kind = Kind::kRange,
      .meaning = "bits by which a sum is shifted to the output: log2(output / largest input)",
-     .of_node = SumShiftOf},
+     .of_node = SumShiftOf,
+     .adjusted = OutputOf},
     {.key = "input_fraction_bits",
      .kind = Kind::kRange,
      .meaning = "bits behind the point of its first input: -log2(scale)",
      .of_node =
          [](const Node& node, const PlannedModel& planned) {
            return FractionBits(Log2ScaleAt(node, planned, 0), "an input");
-         }},
+         },
+     .adjusted = [](const Node& node, const PlannedModel& planned) -> Adjusted {
+       return {planned.RowAt(planned.KeyOf(node), 0), -1};
+     }},
     {.key = "output_fraction_bits",
      .kind = Kind::kRange,
      .meaning = "bits behind the point of its output: -log2(scale)",
      .of_node =
          [](const Node& node, const PlannedModel& planned) {
            return FractionBits(Log2Scale(planned.RowOfOutput(node)), "an output");
-         }},
+         },
+     .adjusted = [](const Node& node, const PlannedModel& planned) -> Adjusted {
+       return {planned.RowOfOutput(node), -1};
+     }},
 
     {.key = "opset",
      .kind = Kind::kRange,
@@ -608,13 +648,21 @@ const TensorPlan* PlannedModel::RowAt(const std::string& node, int64_t input) co
 }
 
 const TensorPlan* PlannedModel::RowOfOutput(const Node& node) const {
-  const auto found = values_.find(node.output(0));
-  if (found != values_.end()) return found->second;
   constexpr std::string_view kBehind[] = {"Relu", "Clip", "LeakyRelu", "PRelu"};
-  const std::vector<graph::Use> uses = model_.AllUses(node.output(0));
-  if (uses.size() != 1 || std::ranges::count(kBehind, uses[0].node.op_type()) == 0) return nullptr;
-  const auto behind = values_.find(uses[0].node.output(0));
-  return behind == values_.end() ? nullptr : behind->second;
+  // A graph output that is quantized has its name behind the pair.
+  constexpr int kMostSteps = 3;
+  std::string value = node.output(0);
+  for (int step = 0; step <= kMostSteps; ++step) {
+    const auto found = values_.find(value);
+    if (found != values_.end()) return found->second;
+    const std::vector<graph::Use> uses = model_.AllUses(value);
+    const bool is_followed =
+        uses.size() == 1 && (ops::IsQuantize(uses[0].node) || ops::IsDequantize(uses[0].node) ||
+                             std::ranges::count(kBehind, uses[0].node.op_type()) != 0);
+    if (!is_followed) break;
+    value = uses[0].node.output(0);
+  }
+  return nullptr;
 }
 
 bool ConditionRow::IsAbout(Subject subject) const {

@@ -77,6 +77,13 @@ class PlannedModel {
   std::map<std::string, const TensorPlan*> values_;
 };
 
+// A tensor whose scale changes what a condition finds in a node. If it is multiplied by 2^bits, the
+// number grows by growth * bits.
+struct Adjusted {
+  const TensorPlan* row = nullptr;  // null: no scale is known
+  int growth = 1;
+};
+
 // A row of the table of conditions. It has the function of one subject.
 struct ConditionRow {
   std::string_view key;
@@ -86,6 +93,8 @@ struct ConditionRow {
   Found (*of_tensor)(const TensorPlan& row, const PlannedModel& planned) = nullptr;
   Found (*of_node)(const graph::Node& node, const PlannedModel& planned) = nullptr;
   Found (*of_model)(const PlannedModel& planned) = nullptr;
+  // The tensor whose scale a target may change so that a node meets the condition. Null: none.
+  Adjusted (*adjusted)(const graph::Node& node, const PlannedModel& planned) = nullptr;
 
   bool IsAbout(Subject subject) const;
 };

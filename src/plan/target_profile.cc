@@ -282,6 +282,14 @@ std::optional<double> OnlyNumber(const TargetRule& rule, std::string_view key) {
   return std::nullopt;
 }
 
+// Returns whether a rule is about power-of-two scales of nodes, which may be changed for its sake.
+bool IsOfShifts(const TargetRule& rule) {
+  return rule.subject == Subject::kNode && !rule.is_advice &&
+         std::ranges::any_of(rule.wants, [&](const Condition& condition) {
+           return ConditionRowOf(rule.subject, condition.key).adjusted != nullptr;
+         });
+}
+
 bool WantsWholeBlocks(const TargetRule& rule) {
   return rule.wants.size() == 1 && rule.wants[0].key == kWholeBlocks && rule.wants[0].truth;
 }
@@ -370,6 +378,37 @@ BrokenRules RulesBrokenBy(const TargetProfile& profile, const QuantPlan& plan,
                           const graph::Model& model) {
   if (profile.rules.empty()) return {};
   return RuleCheck(profile, plan, model).Run();
+}
+
+bool HasRulesOfShifts(const TargetProfile& profile) {
+  return std::ranges::any_of(profile.rules, IsOfShifts);
+}
+
+std::vector<ScaleChange> ScalesToChange(const TargetProfile& profile, const QuantPlan& plan,
+                                        const graph::Model& model) {
+  const PlannedModel planned(plan, model);
+  std::vector<ScaleChange> changes;
+  for (const graph::Node& node : model.AllNodes()) {
+    const auto find = [&](const ConditionRow& row) { return row.of_node(node, planned); };
+    for (const TargetRule& rule : profile.rules) {
+      std::vector<std::string> ignored;
+      if (!IsOfShifts(rule) || MeetsAll(rule, rule.when, false, false, find, ignored) != true) {
+        continue;
+      }
+      for (const Condition& condition : rule.wants) {
+        const ConditionRow& row = ConditionRowOf(rule.subject, condition.key);
+        const Found found = find(row);
+        if (row.adjusted == nullptr || found.numbers.size() != 1) continue;
+        const double number = found.numbers[0];
+        const double wanted = std::clamp(number, condition.numbers[0], condition.numbers[1]);
+        const Adjusted adjusted = row.adjusted(node, planned);
+        if (wanted == number || adjusted.row == nullptr) continue;
+        const auto bits = static_cast<int>(std::lround(wanted - number)) * adjusted.growth;
+        changes.push_back({adjusted.row, bits, rule.says});
+      }
+    }
+  }
+  return changes;
 }
 
 void CheckRules(const TargetProfile& profile, const QuantPlan& plan, const graph::Model& model) {

@@ -99,6 +99,19 @@ std::vector<std::string> AdaptTo(const TargetProfile& profile, QuantConfig& conf
 // single numbers, as of the outputs of a Sigmoid. Others are chosen from statistics as ever.
 void FixScales(const TargetProfile& profile, const graph::Model& model, QuantPlan& plan);
 
+// A scale that a rule of a target wants to be another one, 2^bits times as large.
+struct ScaleChange {
+  const TensorPlan* row = nullptr;
+  int bits = 0;
+  std::string says;  // the rule
+};
+// Returns a change for each node that breaks a rule about power-of-two scales, in the order of the
+// nodes. The rows of `plan` hold the scales that are known.
+std::vector<ScaleChange> ScalesToChange(const TargetProfile& profile, const QuantPlan& plan,
+                                        const graph::Model& model);
+// Returns whether the target has such rules.
+bool HasRulesOfShifts(const TargetProfile& profile);
+
 // Throws Error(kUnsupported), naming tensor, node and rule, if the target does not take a row of
 // the plan or a node of its model. Advice and rules about models do not count: they are about the
 // written file.

@@ -77,6 +77,7 @@ struct QuantizeReport {
   // What words of the configuration's optional rules fit nothing in the model.
   std::vector<std::string> unmatched_words;
   std::vector<std::string> target_settings;
+  std::vector<std::string> target_scales;
   std::string target_runtime;  // that runs the model, if it is not this processor's
   // Each item of the samples is one, because its first row alone does not run.
   bool takes_whole_items = false;
@@ -180,6 +181,8 @@ constexpr auto FieldsOf(const QuantizeReport*) {
             "Why the model was not checked although that was asked for. '' otherwise."},
       Field{"target_settings", &Report::target_settings,
             "Settings that the target has in place of the configuration's, as 'key=value'."},
+      Field{"target_scales", &Report::target_scales,
+            "Scales that were changed because of the target's rules, a sentence each."},
       Field{"target_runtime", &Report::target_runtime,
             "What runs the model, if the target is not for this processor. '' otherwise."},
       ComputedField{

@@ -13,6 +13,7 @@
 #include "base/paths.h"
 #include "calibrate/compared_values.h"
 #include "calibrate/guard.h"
+#include "calibrate/limit_shifts.h"
 #include "calibrate/resolve_caches.h"
 #include "calibrate/resolve_params.h"
 #include "calibrate/resolve_plan.h"
@@ -284,6 +285,9 @@ ResolvedModel ResolveModel(const QuantizeOptions& given, ThreadPool& pool, Quant
     return Resolve(std::move(report.plan), prepared, options, pool, report);
   });
   if (imported) interop::GiveScales(std::move(*imported), resolved);
+  if (!imported) {
+    report.target_scales = calibrate::LimitShifts(target, prepared.model, resolved, pool);
+  }
   return {std::move(prepared.model), std::move(resolved)};
 }
 

@@ -74,3 +74,24 @@ def test_any_model_is_checked_by_the_rules_of_a_target(bitpress, conv_path, samp
     assert any("format uint8" in rule and "Conv" in rule for rule in broken) and f"breaks {len(broken)} rules of target tensorrt" in refused.stderr
     refused = bitpress.run("check", dynamic, "--target", "cuda")
     assert refused.returncode != 0 and "MatMulInteger" in refused.stderr and "on the CPU, between two copies" in refused.stderr
+
+
+def test_scales_keep_the_shifts_of_an_npu(bitpress, tmp_path):
+    """Outputs that are far larger than the products, because of a bias, need a larger scale of the weight."""
+    rng = np.random.default_rng(2)
+    constants = {"w1": rng.standard_normal((16, 16)) / 3, "b1": np.full(16, 5000.0), "w2": rng.standard_normal((16, 8)) / 3, "b2": np.zeros(8)}
+    nodes = [onnx.helper.make_node("Gemm", ["x", "w1", "b1"], ["g"], "first"), onnx.helper.make_node("Relu", ["g"], ["r"], "relu"),
+             onnx.helper.make_node("Gemm", ["r", "w2", "b2"], ["y"], "second")]
+    source = models.save(models.make_model(nodes, [("x", (4, 16))], [("y", (4, 8))], {name: value.astype(np.float32) for name, value in constants.items()}),
+                         tmp_path / "net.onnx")
+    samples = models.save_noise(tmp_path / "samples", (4, 16), 8)
+    broken = {}
+    for target in ("portable", "ryzenai"):
+        model, report = tmp_path / f"{target}.onnx", tmp_path / f"{target}.json"
+        text = bitpress.ok("quantize", source, "-o", model, "--config", "XINT8", "--target", target, "--data", samples, "--json", report)
+        sentences = json.loads(report.read_text())["target_scales"]
+        assert bool(sentences) == (target == "ryzenai") and all(f"target {target}: {sentence}" in text for sentence in sentences)
+        bitpress.run("check", model, "--target", "ryzenai", "--json", report)
+        broken[target] = [rule for rule in json.loads(report.read_text())["broken_rules"] if "limits of shift" in rule]
+    assert any("products that are shifted by 18 bits" in rule for rule in broken["portable"]) and not broken["ryzenai"], broken
+    assert any("the scale of weight 'w1' is 2^" in sentence for sentence in sentences), sentences
