@@ -68,8 +68,10 @@ such as the scale of an activation before calibration, breaks no rule.
 | `config_rules` | `rule`: a rule of a configuration; `from`: only where a setting has this value |
 | `tensor_rules`, `node_rules`, `model_rules` | `if`, `wants`, `says` (continues "it ..."), `remedy`, `source`, `advice` |
 
-Two kinds of `wants` are also decisions. One scale and one zero point: activations that meet its `if` get them in the plan. Whole blocks: weights
-behind a DequantizeLinear get codes of 0 that fill up their last block, and a Slice that takes them away.
+Three kinds of `wants` are also decisions. One scale and one zero point: activations that meet its `if` get them in the plan. Whole blocks: weights
+behind a DequantizeLinear get codes of 0 that fill up their last block, and a Slice that takes them away. Ranges of shifts and of bits behind
+the point: `quantize` changes power-of-two scales that miss them, and says which: the weight's, or that of the bias, the output or the finest
+input. Scales that a plan gives stay.
 
 """
 SUBJECTS = {"tensor_rules": "tensors", "node_rules": "nodes", "model_rules": "the model"}
