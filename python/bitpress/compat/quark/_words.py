@@ -170,8 +170,10 @@ OPTIONS = with_kinds(table([
     *[notice(name, _NPU, False)
       for name in ("ConvertInstanceNormToDPUVersion", "SimulateDPU", "ConvertLeakyReluToDPUVersion", "ConvertSigmoidToHardSigmoid", "ConvertHardSigmoidToDPUVersion",
                    "ConvertAvgPoolToDPUVersion", "ConvertClipToDPUVersion", "ConvertReduceMeanToDPUVersion",
-                   "ConvertSoftmaxToDPUVersion", "NPULimitationCheck", "AdjustShiftCut", "AdjustShiftBias", "AdjustShiftRead",
-                   "AdjustShiftWrite", "AdjustHardSigmoid", "AdjustShiftSwish")],
+                   "ConvertSoftmaxToDPUVersion")],
+    *[notice(name, "target=\"ryzenai\" of bitpress.quantize keeps these limits", False)
+      for name in ("NPULimitationCheck", "AdjustShiftCut", "AdjustShiftBias", "AdjustShiftRead", "AdjustShiftWrite", "AdjustHardSigmoid",
+                   "AdjustShiftSwish")],
     notice("MaxLoopNum", _NPU, 5),
     honoured("OptimizeModel", "False is `as_is=True`"),
     honoured("SkipPreprocess", "True is `as_is=True`"),
