@@ -356,6 +356,21 @@ std::string DescribeSlowerSums(const tasks::QuantizeReport& report) {
       WithNoun(count, "product"));
 }
 
+// Counts the weights whose codes take more bits in the file than their format has.
+std::string DescribeWiderTypes(const Weights& weights) {
+  std::map<std::pair<std::string, std::string>, size_t> counts;
+  for (const auto& weight : weights) {
+    if (!weight->wider_type.empty()) ++counts[{weight->format, weight->wider_type}];
+  }
+  std::string text;
+  for (const auto& [key, count] : counts) {
+    text +=
+        fmt::format("  wider codes: {} in {} are stored as {}: ONNX has no type of their bits\n",
+                    WithNoun(count, "weight"), key.first, key.second);
+  }
+  return text;
+}
+
 // Describes what was done in all its details.
 std::string DescribeDetails(const tasks::QuantizeOptions& options,
                             const tasks::QuantizeReport& report) {
@@ -418,6 +433,7 @@ std::string DescribeQuantized(const tasks::QuantizeOptions& options,
   std::vector<std::string> not_standard;
   for (const auto& [name, why] : report.transform.not_standard) not_standard.push_back(why);
   text += ListCounted("packed, for the ONNX standard has no form of them", not_standard);
+  text += DescribeWiderTypes(report.transform.weights);
   if (report.guard && (is_verbose || IsNoteworthy(*report.guard))) {
     text += DescribeGuard(*report.guard, plan.config);
   }

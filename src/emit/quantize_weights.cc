@@ -207,8 +207,8 @@ class WeightQuantizer {
                     const std::string& target,
                     const std::shared_ptr<weights::WeightStatistics>& statistics) {
     const graph::HeldInitializer& source = weight->source();
-    const auto quantize = [weight, statistics, &pool = pool_](bool has_channels = false) {
-      weights::IntegerWeight::Result result = weight->Quantize(pool, *statistics);
+    const auto quantize = [weight, statistics, &pool = pool_](bool is_packed, bool has_channels) {
+      weights::IntegerWeight::Result result = weight->Quantize(pool, *statistics, is_packed);
       weight->source().Release();
       std::vector<Tensor> tensors;
       tensors.push_back(std::move(result.codes));
@@ -236,11 +236,13 @@ class WeightQuantizer {
                                  .channel_axis = weight->channel_axis(),
                                  .has_zero_points = true};
       if (form.channel_axis) form.scale_type = DataType::kUInt8;
+      if (row.Spec().has_wider_onnx_type()) statistics->wider_type = DataTypeName(form.code_type);
       if (is_per_block) form.FitBlocks(options_.fills_blocks);
       store_.StoreStandard(
           target, source, form,
           [quantize, form] {
-            std::vector<Tensor> tensors = quantize(form.channel_axis.has_value());
+            std::vector<Tensor> tensors =
+                quantize(/*is_packed=*/false, form.channel_axis.has_value());
             weights::FillBlocks(form, tensors[0]);
             return tensors;
           },
@@ -249,9 +251,9 @@ class WeightQuantizer {
     }
     statistics->unpacked_reason = WhyNotPacked(source);
     if (statistics->unpacked_reason.empty()) {
-      store_.StorePacked(target, source,
-                         weights::StoragePackedInteger(row.Spec(), source.dims, weight->Layout()),
-                         quantize, *statistics);
+      store_.StorePacked(
+          target, source, weights::StoragePackedInteger(row.Spec(), source.dims, weight->Layout()),
+          [quantize] { return quantize(/*is_packed=*/true, false); }, *statistics);
       result_.packed.push_back({weights::NativeWeightOf(weight), statistics});
     } else {
       store_.StoreFloats(

@@ -21,6 +21,8 @@ namespace bitpress::formats {
 enum class ElementType {
   kInt2,
   kUInt2,
+  kInt3,
+  kUInt3,
   kInt4,
   kUInt4,
   kInt8,
@@ -121,7 +123,9 @@ struct FormatSpec {
   bool flush_subnormals = false;  // float32 subnormals become zero (MX4/6/9)
   // The shared exponent stays storable in scale_bits. Quark's MX operator does not limit it.
   bool limit_shared_exponent = true;
-  DataType onnx_type = DataType::kUndefined;  // the ONNX type of the codes, if there is one
+  // The ONNX type of the codes, if there is one. ONNX has no integers of 3 bits: their codes are
+  // INT4 and UINT4 in a narrower range.
+  DataType onnx_type = DataType::kUndefined;
   std::string quark_name;  // element_dtype / preset word in Quark's API, "" if it has none
   // The magnitude that the largest value of a tensor with a scale of its own gets, which is divided
   // by that scale before it is quantized. 0: its tensors have no such scale.
@@ -136,6 +140,11 @@ struct FormatSpec {
   }
   bool is_float() const { return !is_blocked() && has_float_elements(); }
   bool is_block_float() const { return kind() == ElementKind::kSignMagnitude; }
+  // Returns whether the ONNX type of the codes holds more codes than the format has. Operators of
+  // ONNX do not saturate where the format does then.
+  bool has_wider_onnx_type() const {
+    return static_cast<int>(ElementBits(onnx_type)) > element_bits;
+  }
   // Returns whether the scales of its blocks only move exponents, so that elements times scales are
   // exact and sums of products can be taken in integers.
   bool has_exponent_scales() const {

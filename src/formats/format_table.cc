@@ -16,9 +16,11 @@ namespace {
 
 // A row for each ElementType, in its order. The layouts are those of IEEE 754-2019 (binary16),
 // bfloat16, and OCP MX 1.0 sections 5.3.1 to 5.3.4.
-constexpr std::array<ElementTraits, 19> kElements = {{
+constexpr std::array<ElementTraits, 21> kElements = {{
     {"INT2", ElementKind::kTwosComplement, 2},
     {"UINT2", ElementKind::kUnsigned, 2},
+    {"INT3", ElementKind::kTwosComplement, 3},
+    {"UINT3", ElementKind::kUnsigned, 3},
     {"INT4", ElementKind::kTwosComplement, 4},
     {"UINT4", ElementKind::kUnsigned, 4},
     {"INT8", ElementKind::kTwosComplement, 8},
@@ -120,6 +122,8 @@ const std::vector<FormatSpec>& Table() {
   static const std::vector<FormatSpec> table = {
       Integer("int2", E::kInt2, D::kInt2, ""),
       Integer("uint2", E::kUInt2, D::kUInt2, ""),
+      Integer("int3", E::kInt3, D::kInt4, ""),
+      Integer("uint3", E::kUInt3, D::kUInt4, ""),
       Integer("int4", E::kInt4, D::kInt4, "QInt4"),
       Integer("uint4", E::kUInt4, D::kUInt4, "QUInt4"),
       Integer("int8", E::kInt8, D::kInt8, "QInt8"),

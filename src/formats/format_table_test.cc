@@ -34,10 +34,10 @@ TEST(Table, NamesAreUniqueAndFound) {
     EXPECT_NO_THROW(Validate(spec)) << spec.name;
   }
   for (const char* name :
-       {"int2",       "uint2",      "int4",       "uint4",      "int8",       "uint8",
-        "int16",      "uint16",     "int32",      "uint32",     "fp16",       "bf16",
-        "fp8_e4m3",   "fp8_e5m2",   "bfp16",      "mx4",        "mx6",        "mx9",
-        "mxfp8_e5m2", "mxfp8_e4m3", "mxfp6_e3m2", "mxfp6_e2m3", "mxfp4_e2m1", "mxint8"}) {
+       {"int2",       "uint2",      "int3",       "uint3",      "int4",   "uint4", "int8",
+        "uint8",      "int16",      "uint16",     "int32",      "uint32", "fp16",  "bf16",
+        "fp8_e4m3",   "fp8_e5m2",   "bfp16",      "mx4",        "mx6",    "mx9",   "mxfp8_e5m2",
+        "mxfp8_e4m3", "mxfp6_e3m2", "mxfp6_e2m3", "mxfp4_e2m1", "mxint8"}) {
     EXPECT_TRUE(names.contains(name)) << name;
   }
 }
@@ -46,12 +46,20 @@ TEST(Table, NamesAreFoundInCapitalsAndWithSpaces) {
   EXPECT_EQ(FindFormat(" MXFP8_E4M3 ").name, "mxfp8_e4m3");
 }
 
+TEST(Table, OnnxHasNoIntegersOfThreeBits) {
+  for (const FormatSpec& spec : AllFormats()) {
+    EXPECT_EQ(spec.has_wider_onnx_type(), spec.is_integer() && spec.element_bits == 3) << spec.name;
+  }
+  EXPECT_EQ(FindFormat("int3").onnx_type, DataType::kInt4);
+  EXPECT_EQ(FindFormat("uint3").onnx_type, DataType::kUInt4);
+}
+
 TEST(Table, BitsPerElementCountScalesAndMicroexponents) {
   const std::pair<const char*, double> expected[] = {
-      {"int4", 4},          {"uint16", 16},       {"bf16", 16},         {"fp8_e4m3", 8},
-      {"bfp16", 9},         {"mx4", 4},           {"mx6", 6},           {"mx9", 9},
-      {"mxfp8_e5m2", 8.25}, {"mxfp8_e4m3", 8.25}, {"mxfp6_e3m2", 6.25}, {"mxfp6_e2m3", 6.25},
-      {"mxfp4_e2m1", 4.25}, {"mxint8", 8.25},
+      {"int3", 3},          {"int4", 4},          {"uint16", 16},       {"bf16", 16},
+      {"fp8_e4m3", 8},      {"bfp16", 9},         {"mx4", 4},           {"mx6", 6},
+      {"mx9", 9},           {"mxfp8_e5m2", 8.25}, {"mxfp8_e4m3", 8.25}, {"mxfp6_e3m2", 6.25},
+      {"mxfp6_e2m3", 6.25}, {"mxfp4_e2m1", 4.25}, {"mxint8", 8.25},
   };
   for (const auto& [name, bits] : expected) EXPECT_EQ(FindFormat(name).BitsPerElement(), bits);
   EXPECT_EQ(FindFormat("bfp(bits=13, block=32)").BitsPerElement(), 5.25);

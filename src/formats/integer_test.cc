@@ -1,6 +1,7 @@
 // Integer codes with scale and zero point against an oracle in 128-bit integers.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <limits>
@@ -16,9 +17,9 @@ namespace bitpress::formats {
 namespace {
 
 constexpr ElementType kTypes[] = {
-    ElementType::kInt2,  ElementType::kUInt2,  ElementType::kInt4,  ElementType::kUInt4,
-    ElementType::kInt8,  ElementType::kUInt8,  ElementType::kInt16, ElementType::kUInt16,
-    ElementType::kInt32, ElementType::kUInt32,
+    ElementType::kInt2,  ElementType::kUInt2,  ElementType::kInt3,  ElementType::kUInt3,
+    ElementType::kInt4,  ElementType::kUInt4,  ElementType::kInt8,  ElementType::kUInt8,
+    ElementType::kInt16, ElementType::kUInt16, ElementType::kInt32, ElementType::kUInt32,
 };
 constexpr RoundingMode kModes[] = {RoundingMode::kHalfToEven, RoundingMode::kHalfAwayFromZero,
                                    RoundingMode::kHalfUp};
@@ -41,13 +42,41 @@ void ExpectOracle(float x, float scale, int64_t zero_point, CodeRange range) {
 }
 
 TEST(IntegerRanges, AreThoseOfTheTypes) {
-  const int64_t expected[][2] = {{-2, 1},          {0, 3},      {-8, 7},
-                                 {0, 15},          {-128, 127}, {0, 255},
-                                 {-32768, 32767},  {0, 65535},  {-2147483648LL, 2147483647LL},
+  const int64_t expected[][2] = {{-2, 1},
+                                 {0, 3},
+                                 {-4, 3},
+                                 {0, 7},
+                                 {-8, 7},
+                                 {0, 15},
+                                 {-128, 127},
+                                 {0, 255},
+                                 {-32768, 32767},
+                                 {0, 65535},
+                                 {-2147483648LL, 2147483647LL},
                                  {0, 4294967295LL}};
   for (size_t i = 0; i < std::size(kTypes); ++i) {
     EXPECT_EQ(IntegerRange(kTypes[i]).quant_min, expected[i][0]) << TraitsOf(kTypes[i]).name;
     EXPECT_EQ(IntegerRange(kTypes[i]).quant_max, expected[i][1]) << TraitsOf(kTypes[i]).name;
+  }
+}
+
+// Types of few codes: every value from beyond the first code to beyond the last, in steps of a
+// quarter, by the rule written out.
+TEST(ThreeBits, EveryCodeTieAndSaturation) {
+  for (const ElementType type : {ElementType::kInt3, ElementType::kUInt3}) {
+    const CodeRange range = IntegerRange(type);
+    for (int64_t zero_point = range.quant_min; zero_point <= range.quant_max; ++zero_point) {
+      for (int64_t quarters = -64; quarters <= 64; ++quarters) {
+        const int64_t below = quarters >= 0 ? quarters / 4 : -((-quarters + 3) / 4);  // floor
+        const int64_t rest = quarters - 4 * below;
+        const bool is_up = rest > 2 || (rest == 2 && below % 2 != 0);
+        const int64_t wanted =
+            std::clamp(below + (is_up ? 1 : 0) + zero_point, range.quant_min, range.quant_max);
+        const float x = static_cast<float>(quarters) * 0.25F * 0.5F;
+        EXPECT_EQ(ref::QuantizeInteger(x, 0.5F, zero_point, range), wanted)
+            << quarters << " quarters + " << zero_point;
+      }
+    }
   }
 }
 

@@ -83,4 +83,24 @@ void UnpackCodes(std::span<const uint8_t> packed, int bits, std::span<uint8_t> c
   }
 }
 
+uint8_t CodeAt(std::span<const uint8_t> packed, int bits, size_t index) {
+  const PackGroup group = PackGroupOf(bits);
+  const size_t first = index / group.num_codes * group.num_bytes;
+  const size_t code = index % group.num_codes;
+  BITPRESS_DCHECK(first + group.num_bytes <= packed.size());
+  const size_t byte = code / group.codes_per_byte;
+  if (byte < group.num_bytes) {
+    const size_t shift = code % group.codes_per_byte * static_cast<size_t>(bits);
+    return static_cast<uint8_t>(packed[first + byte] >> shift & ((1 << bits) - 1));
+  }
+  const auto spare_bits = static_cast<size_t>(group.spare_bits);
+  size_t at = (code - group.num_bytes * group.codes_per_byte) * static_cast<size_t>(bits);
+  unsigned found = 0;
+  for (int bit = 0; bit < bits; ++bit, ++at) {
+    const unsigned spare = packed[first + at / spare_bits] >> (8 - spare_bits + at % spare_bits);
+    found |= (spare & 1) << bit;
+  }
+  return static_cast<uint8_t>(found);
+}
+
 }  // namespace bitpress::formats

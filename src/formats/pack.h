@@ -34,4 +34,7 @@ size_t PackedBytes(size_t count, int bits);
 void PackCodes(std::span<const uint8_t> codes, int bits, std::span<uint8_t> packed);
 void UnpackCodes(std::span<const uint8_t> packed, int bits, std::span<uint8_t> codes);
 
+// Returns the code of this index, as UnpackCodes gives it. REQUIRES: `packed` holds its group.
+uint8_t CodeAt(std::span<const uint8_t> packed, int bits, size_t index);
+
 }  // namespace bitpress::formats

@@ -54,6 +54,20 @@ std::vector<uint8_t> PackBitByBit(const std::vector<uint8_t>& codes, int width) 
   return bytes;
 }
 
+TEST(Pack, OneCodeIsFoundInItsPlace) {
+  std::mt19937 generator(4);
+  for (int bits = 1; bits <= 8; ++bits) {
+    for (const size_t length : {size_t{1}, size_t{8}, size_t{41}}) {
+      std::vector<uint8_t> codes(length);
+      for (uint8_t& code : codes) {
+        code = static_cast<uint8_t>(static_cast<uint32_t>(generator()) & ((1u << bits) - 1));
+      }
+      const std::vector<uint8_t> packed = PackBitByBit(codes, bits);
+      for (size_t i = 0; i < length; ++i) EXPECT_EQ(CodeAt(packed, bits, i), codes[i]) << bits;
+    }
+  }
+}
+
 TEST(Pack, EveryWidthAndLengthFollowsTheRule) {
   std::mt19937 generator(3);
   for (int bits = 1; bits <= 8; ++bits) {

@@ -291,6 +291,13 @@ bool WritesCasts(OperatorSet operators, const FormatSpec& spec) {
 }
 
 std::string WhyNoOperator(OperatorSet operators, const FormatSpec& spec) {
+  if (spec.is_integer() && spec.has_wider_onnx_type()) {
+    return fmt::format(
+        "{} is for weights: QuantizeLinear gives no codes of {} bits; use activations=none, or "
+        "another "
+        "format",
+        spec.name, spec.element_bits);
+  }
   if (operators == OperatorSet::kBitpress || spec.is_integer()) return "";
   if (operators == OperatorSet::kCast) {
     if (spec.is_float()) return "";

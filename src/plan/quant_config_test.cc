@@ -305,6 +305,14 @@ TEST(ResolveFormat, FloatElementsRoundHalfToEven) {
   }
 }
 
+TEST(CheckHasOperator, NoneQuantizesToThreeBits) {
+  for (const OperatorSet operators : {OperatorSet::kBitpress, OperatorSet::kQuark}) {
+    EXPECT_THAT(MessageOf([&] { CheckHasOperator(operators, formats::FindFormat("uint3")); }),
+                HasSubstr("uint3 is for weights"));
+    EXPECT_NO_THROW(CheckHasOperator(operators, formats::FindFormat("uint4")));
+  }
+}
+
 TEST(CheckHasOperator, QuarkHasNoFloat8AndNoNarrowExponents) {
   for (const char* name :
        {"fp8_e4m3", "fp8_e5m2", "nvfp4", "bfp(bits=13, block=32, exponent_bits=5)"}) {

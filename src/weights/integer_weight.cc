@@ -7,6 +7,7 @@
 
 #include "base/check.h"
 #include "base/error.h"
+#include "formats/pack.h"
 #include "formats/qparams_search.h"
 #include "kernels/half.h"
 #include "kernels/weight_range.h"
@@ -64,27 +65,34 @@ QParams ChooseOfBlock(const plan::RangeMethod& method, std::span<const float> va
   return kernels::WithSmallestCode(values, params, spec, use);
 }
 
-// Returns whole numbers as codes of an ONNX type, little-endian. Codes of less than 8 bits lie
-// several to a byte, the first in the lowest bits.
+// Returns whole numbers as codes of so many bits, little-endian. Those of less than 8 bits lie
+// several to a byte as formats/pack.h has them, which is how ONNX stores 2 and 4 bits.
 template <typename Number>
-Tensor Store(DataType type, std::vector<int64_t> dims, const std::vector<Number>& numbers,
+Tensor Store(DataType type, int bits, std::vector<int64_t> dims, const std::vector<Number>& numbers,
              ThreadPool& pool) {
+  const auto num_bytes = static_cast<size_t>(bits) / 8;  // of a code; 0: less than one
   Tensor tensor{type, std::move(dims),
-                std::vector<std::byte>(NumBytes(type, static_cast<int64_t>(numbers.size())))};
-  const size_t num_bits = ElementBits(type);
-  constexpr size_t kPerTask = size_t{1} << 16;  // whole bytes, whatever the type
+                std::vector<std::byte>(bits < 8 ? formats::PackedBytes(numbers.size(), bits)
+                                                : numbers.size() * num_bytes)};
+  constexpr size_t kPerTask = size_t{1} << 16;  // whole groups of codes, whatever the bits
   pool.ParallelFor((numbers.size() + kPerTask - 1) / kPerTask, [&](size_t task) {
-    const size_t end = std::min(numbers.size(), (task + 1) * kPerTask);
-    for (size_t i = task * kPerTask; i < end; ++i) {
-      const auto bits = static_cast<uint64_t>(int64_t{numbers[i]});
-      if (num_bits < 8) {
-        const size_t per_byte = 8 / num_bits;
-        const uint64_t code = bits & ((1U << num_bits) - 1);
-        tensor.bytes[i / per_byte] |= static_cast<std::byte>(code << (i % per_byte * num_bits));
-        continue;
+    const size_t begin = task * kPerTask;
+    const size_t end = std::min(numbers.size(), begin + kPerTask);
+    if (bits < 8) {
+      std::vector<uint8_t> codes;
+      for (size_t i = begin; i < end; ++i) {
+        codes.push_back(static_cast<uint8_t>(static_cast<uint64_t>(int64_t{numbers[i]})));
       }
-      for (size_t byte = 0; byte < num_bits / 8; ++byte) {
-        tensor.bytes[i * (num_bits / 8) + byte] = static_cast<std::byte>(bits >> (8 * byte));
+      auto* const bytes = reinterpret_cast<uint8_t*>(tensor.bytes.data());
+      formats::PackCodes(
+          codes, bits,
+          {bytes + formats::PackedBytes(begin, bits), formats::PackedBytes(codes.size(), bits)});
+      return;
+    }
+    for (size_t i = begin; i < end; ++i) {
+      const auto code = static_cast<uint64_t>(int64_t{numbers[i]});
+      for (size_t byte = 0; byte < num_bytes; ++byte) {
+        tensor.bytes[i * num_bytes + byte] = static_cast<std::byte>(code >> (8 * byte));
       }
     }
   });
@@ -104,7 +112,8 @@ IntegerWeight::IntegerWeight(graph::HeldInitializer source, const plan::TensorPl
       given_(std::move(given)),
       biases_(std::move(biases)),
       pairs_(std::move(pairs)),
-      code_type_(row.Spec().onnx_type) {
+      code_type_(row.Spec().onnx_type),
+      element_bits_(row.Spec().element_bits) {
   if (given_.empty() && row.integer->params) given_ = {*row.integer->params};
   if (given_.empty()) given_ = row.integer->channel_params;
   DescribeScales(row);
@@ -351,11 +360,12 @@ std::vector<int32_t> IntegerWeight::Codes(ThreadPool& pool, WeightStatistics& st
   return codes;
 }
 
-IntegerWeight::Result IntegerWeight::Quantize(ThreadPool& pool,
-                                              WeightStatistics& statistics) const {
+IntegerWeight::Result IntegerWeight::Quantize(ThreadPool& pool, WeightStatistics& statistics,
+                                              bool is_packed) const {
   const std::vector<int32_t> codes = Codes(pool, statistics);
+  const int bits = is_packed ? element_bits_ : static_cast<int>(ElementBits(code_type_));
   Result result;
-  result.codes = Store(code_type_, source_.dims, codes, pool);
+  result.codes = Store(code_type_, bits, source_.dims, codes, pool);
   std::vector<int64_t> zero_points;
   result.scales = {DataType::kFloat, scale_dims_,
                    std::vector<std::byte>(params_.size() * sizeof(float))};
@@ -363,7 +373,7 @@ IntegerWeight::Result IntegerWeight::Quantize(ThreadPool& pool,
     result.scales.values<float>()[i] = params_[i].scale;
     zero_points.push_back(params_[i].zero_point);
   }
-  result.zero_points = Store(code_type_, scale_dims_, zero_points, pool);
+  result.zero_points = Store(code_type_, bits, scale_dims_, zero_points, pool);
   if (const std::optional<int64_t> axis = channel_axis()) {
     // The largest multiple in a channel is 16, unless all of its blocks are zeros.
     const int64_t num_channels = scale_dims_[static_cast<size_t>(*axis)];
@@ -384,7 +394,7 @@ IntegerWeight::Result IntegerWeight::Quantize(ThreadPool& pool,
              reader_, value_);
       }
     }
-    result.multiples = Store(DataType::kUInt8, scale_dims_, multiples, pool);
+    result.multiples = Store(DataType::kUInt8, 8, scale_dims_, multiples, pool);
   }
   return result;
 }
@@ -458,9 +468,9 @@ std::vector<Tensor> QuantizeBias(const graph::HeldInitializer& bias, float input
   Tensor scale{DataType::kFloat, dims, std::vector<std::byte>(scales.size() * sizeof(float))};
   std::ranges::copy(scales, scale.values<float>().begin());
   std::vector<Tensor> tensors;
-  tensors.push_back(Store(DataType::kInt32, bias.dims, codes, pool));
+  tensors.push_back(Store(DataType::kInt32, 32, bias.dims, codes, pool));
   tensors.push_back(std::move(scale));
-  tensors.push_back(Store(DataType::kInt32, dims, std::vector<int64_t>(scales.size()), pool));
+  tensors.push_back(Store(DataType::kInt32, 32, dims, std::vector<int64_t>(scales.size()), pool));
   return tensors;
 }
 

@@ -48,6 +48,7 @@ class IntegerWeight {
   // the dimensions that a block runs over as one.
   std::vector<int64_t> code_dims() const;
   DataType code_type() const { return code_type_; }
+  int element_bits() const { return element_bits_; }
   const graph::HeldInitializer& source() const { return source_; }
   const formats::IntegerSpec& spec() const { return spec_; }
   // Returns the index of the parameters that an element has; elements count in row-major order.
@@ -66,16 +67,17 @@ class IntegerWeight {
 
   // The tensors of a quantized weight.
   struct Result {
-    Tensor codes;        // the weight's shape; codes of 2 and 4 bits lie several to a byte
+    Tensor codes;        // the weight's shape; codes of 2 to 4 bits lie several to a byte
     Tensor scales;       // float32, scale_dims
     Tensor zero_points;  // the codes' type, scale_dims
     // LPBQ has multiples (uint8, scale_dims) of the scales of channels (float32).
     Tensor multiples = {};
     Tensor channel_scales = {};
   };
-  // Quantizes the weight and fills in the errors of `statistics`. Throws Error(kInvalidModel) if
-  // codes would mean infinity.
-  Result Quantize(ThreadPool& pool, WeightStatistics& statistics) const;
+  // Quantizes the weight and fills in the errors of `statistics`. Codes and zero points take the
+  // bits of their format if `is_packed` (formats/pack.h), otherwise those of code_type(). Throws
+  // Error(kInvalidModel) if codes would mean infinity.
+  Result Quantize(ThreadPool& pool, WeightStatistics& statistics, bool is_packed = false) const;
   // Returns the codes alone, as whole numbers in the shape of the weight (the low 32 bits of uint32
   // codes). Fills in the errors of `statistics`. Throws as Quantize.
   std::vector<int32_t> Codes(ThreadPool& pool, WeightStatistics& statistics) const;
@@ -122,6 +124,7 @@ class IntegerWeight {
   kernels::ParamsLayout view_;
   std::vector<int64_t> scale_dims_;
   DataType code_type_ = DataType::kInt8;
+  int element_bits_ = 8;  // of a code of the format; those of 3 bits have a wider type
   mutable std::once_flag once_;
   mutable std::vector<formats::QParams> params_;
 };

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "formats/pack.h"
 #include "graph/own_domain.h"
 #include "weights/unpack_body.h"
 #include "weights/unpack_integers.h"
@@ -39,7 +40,7 @@ std::optional<PackedStorage> StorageOfRow(const Model& model, const PackedWeight
                          .is_per_column = true,
                          .zero_point = weight.integer->zero_point};
     if (weight.integer->has_zero_points) layout.zero_point = std::nullopt;
-    // Zero points of 4 bits lie two to a byte, and a row must not begin within one.
+    // Zero points of less than 8 bits share bytes, and a row must not begin within one.
     const int64_t bits = weight.spec.element_bits;
     if (!layout.zero_point && layout.num_blocks() * bits % 8 != 0) return std::nullopt;
     storage = StoragePackedInteger(weight.spec, shape, layout);
@@ -76,9 +77,17 @@ bool IsPlane(const PackedStorage::Initializer& part) {
   return part.dims.size() < 2 || part.dims[0] != 1;
 }
 
+// Returns the bytes of a group of integers some of which lie in several bytes; 0: none does.
+int64_t GroupBytes(const PackedWeight& weight) {
+  const int bits = weight.spec.element_bits;
+  if (!weight.integer || bits >= 8 || 8 % bits == 0) return 0;
+  return static_cast<int64_t>(formats::PackGroupOf(bits).num_bytes);
+}
+
+// Returns the function of a lookup whose `attributes` follow from the table and its rows.
 graph::FunctionSpec FunctionOf(const PackedStorage& row, const std::string& name,
                                const std::vector<std::pair<std::string, Attribute>>& attributes,
-                               int64_t opset) {
+                               int64_t group_bytes, int64_t opset) {
   graph::FunctionSpec function;
   function.domain = graph::kOwnDomain;
   function.name = name;
@@ -98,7 +107,14 @@ graph::FunctionSpec FunctionOf(const PackedStorage& row, const std::string& name
     } else if (IsPlane(part) || part.suffix == "zero_points") {
       table = body.Add("Reshape", {table, rows}, "rows_of_" + part.suffix);
     }
-    body.Add("Gather", {table, flat}, part.suffix);
+    // Codes of integers that share bytes in groups, [groups, bytes], lie so in the rows, too.
+    const bool has_groups = group_bytes > 0 && part.suffix != "scales";
+    const std::string found = has_groups ? part.suffix + "_of_rows" : part.suffix;
+    body.Add("Gather", {table, flat}, found);
+    if (has_groups) {
+      body.Add("Reshape", {found, body.Int64s(part.suffix + "_groups", {-1, group_bytes})},
+               part.suffix);
+    }
   }
   function.inputs.emplace_back("indices");
   std::vector<graph::NodeSpec> decoder = row.function.nodes;
@@ -137,7 +153,8 @@ void ReplaceByLookup(Model& model, const std::vector<std::string>& parts,
                           std::vector<int64_t>{num_rows, NumElements(scales->dims), 1});
   const std::string op_type = kLookupPrefix + DecoderOf(whole);
   if (!model.HasFunction(graph::kOwnDomain, op_type)) {
-    model.SetFunction(FunctionOf(row, op_type, attributes, model.OpsetImports().at("")));
+    model.SetFunction(
+        FunctionOf(row, op_type, attributes, GroupBytes(weight), model.OpsetImports().at("")));
   }
   graph::NodeSpec spec{gather.name(), op_type, graph::kOwnDomain, parts, {}, attributes};
   spec.inputs.push_back(gather.input(1));

@@ -100,24 +100,29 @@ std::string UnpackBody::Decode(const std::string& input, int bits, const std::ve
   return AddSpare(bytes, values, bits, table, what);
 }
 
-// Adds the codes made of the spare high bits of a group's bytes, behind the codes within the bytes.
-std::string UnpackBody::AddSpare(const std::string& bytes, const std::string& values, int bits,
-                                 const std::vector<float>& table, const std::string& what) {
-  const formats::PackGroup group = formats::PackGroupOf(bits);
+std::string UnpackBody::SpareStream(const std::string& bytes, const formats::PackGroup& group,
+                                    const std::string& what) {
   std::vector<int32_t> weights;
   for (size_t i = 0; i < group.num_bytes; ++i)
     weights.push_back(1 << (group.spare_bits * static_cast<int>(i)));
-  std::vector<int32_t> steps;
-  for (size_t i = group.num_bytes * group.codes_per_byte; i < group.num_codes; ++i) {
-    steps.push_back(1 << (bits * static_cast<int>(steps.size())));
-  }
   const std::string spare =
       Add("Div", {bytes, Int32s(what + "_spare_unit", {1 << (8 - group.spare_bits)})},
           what + "_spare_bits");
   const std::string weighted =
       Add("Mul", {spare, Int32s(what + "_spare_weights", weights)}, what + "_spare_weighted");
-  const std::string stream = Add("ReduceSum", {weighted, Int64s(what + "_last_axis", {-1})},
-                                 what + "_spare_stream", {{"keepdims", int64_t{1}}});
+  return Add("ReduceSum", {weighted, Int64s(what + "_last_axis", {-1})}, what + "_spare_stream",
+             {{"keepdims", int64_t{1}}});
+}
+
+// Adds the codes made of the spare high bits of a group's bytes, behind the codes within the bytes.
+std::string UnpackBody::AddSpare(const std::string& bytes, const std::string& values, int bits,
+                                 const std::vector<float>& table, const std::string& what) {
+  const formats::PackGroup group = formats::PackGroupOf(bits);
+  std::vector<int32_t> steps;
+  for (size_t i = group.num_bytes * group.codes_per_byte; i < group.num_codes; ++i) {
+    steps.push_back(1 << (bits * static_cast<int>(steps.size())));
+  }
+  const std::string stream = SpareStream(bytes, group, what);
   const std::string shifted =
       Add("Div", {stream, Int32s(what + "_spare_steps", steps)}, what + "_spare_shifted");
   const std::string codes =
@@ -125,8 +130,10 @@ std::string UnpackBody::AddSpare(const std::string& bytes, const std::string& va
   const auto num_codes = static_cast<int64_t>(table.size());
   const std::string others =
       Add("Gather", {Table(what + "_of_code", {num_codes}, table), codes}, what + "_of_spare_bits");
+  // There may be no group at all, which a dimension of -1 behind one of 0 could not say.
+  const auto num_whole = static_cast<int64_t>(group.num_bytes * group.codes_per_byte);
   const std::string rows =
-      Add("Reshape", {values, Int64s(what + "_rows_shape", {0, -1})}, what + "_rows");
+      Add("Reshape", {values, Int64s(what + "_rows_shape", {-1, num_whole})}, what + "_rows");
   return Add("Concat", {rows, others}, what + "_groups", {{"axis", int64_t{1}}});
 }
 

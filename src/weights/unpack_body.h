@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "formats/pack.h"
 #include "graph/model.h"
 
 namespace bitpress::weights {
@@ -37,6 +38,11 @@ class UnpackBody {
   // for each code. The values are one row, and the last ones may be padding.
   std::string Decode(const std::string& input, int bits, const std::vector<float>& table,
                      const std::string& what);
+
+  // Adds the spare high bits of each group's bytes, int32 [groups, bytes], as one number: that of
+  // byte 0 lowest.
+  std::string SpareStream(const std::string& bytes, const formats::PackGroup& group,
+                          const std::string& what);
 
   // Elements behind the last value, with which packed codes fill up their last byte or group.
   enum class Padding { kNone, kBehind };

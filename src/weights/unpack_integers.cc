@@ -21,7 +21,7 @@ bool IsSigned(const FormatSpec& spec) {
   return formats::IntegerRange(spec.element_type).quant_min < 0;
 }
 
-// Returns whether codes lie several to a byte: those of 2 and 4 bits.
+// Returns whether codes lie several to a byte: those of 2, 3 and 4 bits.
 bool IsPlane(const FormatSpec& spec) { return spec.element_bits < 8; }
 
 // Returns whether differences of codes need more than the 24 bits of a float.
@@ -31,8 +31,9 @@ bool IsWide(const FormatSpec& spec) { return spec.element_bits > 16; }
 PackedStorage::Initializer CodesInitializer(std::string suffix, const FormatSpec& spec,
                                             std::vector<int64_t> dims) {
   if (!IsPlane(spec)) return {std::move(suffix), spec.onnx_type, std::move(dims)};
+  const auto count = static_cast<size_t>(NumElements(dims));
   return PlaneInitializer(std::move(suffix), spec.element_bits,
-                          NumBytes(spec.onnx_type, NumElements(dims)));
+                          formats::PackedBytes(count, spec.element_bits));
 }
 
 // Returns the number that each code means, in the order of their bits.
@@ -87,12 +88,11 @@ int64_t CodeAt(std::span<const std::byte> bytes, size_t i) {
 }
 
 int64_t PlaneCodeAt(const FormatSpec& spec, std::span<const std::byte> bytes, size_t i) {
-  const auto bits = static_cast<size_t>(spec.element_bits);
-  const size_t per_byte = 8 / bits;
-  const int64_t code = std::to_integer<int64_t>(bytes[i / per_byte] >> (i % per_byte * bits)) &
-                       ((int64_t{1} << bits) - 1);
+  const std::span<const uint8_t> packed(reinterpret_cast<const uint8_t*>(bytes.data()),
+                                        bytes.size());
+  const int64_t code = formats::CodeAt(packed, spec.element_bits, i);
   const bool is_negative = code > formats::IntegerRange(spec.element_type).quant_max;
-  return is_negative ? code - (int64_t{1} << bits) : code;
+  return is_negative ? code - (int64_t{1} << spec.element_bits) : code;
 }
 
 using CodeReader = int64_t (*)(const FormatSpec&, std::span<const std::byte>, size_t);
@@ -105,6 +105,7 @@ CodeReader Plain() {
 }
 
 CodeReader ReaderOf(const FormatSpec& spec) {
+  if (IsPlane(spec)) return PlaneCodeAt;
   switch (spec.onnx_type) {
     case DataType::kInt8:
       return Plain<int8_t>();
@@ -116,10 +117,9 @@ CodeReader ReaderOf(const FormatSpec& spec) {
       return Plain<uint16_t>();
     case DataType::kInt32:
       return Plain<int32_t>();
-    case DataType::kUInt32:
-      return Plain<uint32_t>();
     default:
-      return PlaneCodeAt;
+      BITPRESS_DCHECK(spec.onnx_type == DataType::kUInt32);
+      return Plain<uint32_t>();
   }
 }
 

@@ -3,10 +3,10 @@
 // (code - zero_point) * scale. ONNX Runtime folds its operators into constants when it loads the
 // model. Pure.
 //
-// Codes of 2 and 4 bits lie in bytes as formats/pack.h has them; others are tensors of their type.
-// Scales are [1, 1, 1] per tensor, [1, axis, 1] per axis and [outer, blocks, inner] per block.
-// There are as many zero points as scales. Symmetric weights have none: their zero point is 0, or
-// an attribute of the node if the format is unsigned.
+// Codes of 2, 3 and 4 bits lie in bytes as formats/pack.h has them; others are tensors of their
+// type. Scales are [1, 1, 1] per tensor, [1, axis, 1] per axis and [outer, blocks, inner] per
+// block. There are as many zero points as scales. Symmetric weights have none: their zero point is
+// 0, or an attribute of the node if the format is unsigned.
 #pragma once
 
 #include <cstdint>

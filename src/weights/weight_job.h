@@ -26,6 +26,7 @@ struct WeightStatistics {
   std::string quantized;  // its name in the model now
   std::string format;
   std::string unpacked_reason;
+  std::string wider_type = {};  // the ONNX type of its codes if that has more bits than the format
   int64_t num_elements = 0;
   uint64_t stored_bytes = 0;
   // The number of pairs of codes that are not next to the weight, because their sum would saturate.
@@ -44,6 +45,9 @@ constexpr auto FieldsOf(const WeightStatistics*) {
       Field{"num_elements", &Weight::num_elements}, Field{"stored_bytes", &Weight::stored_bytes},
       Field{"unpacked_reason", &Weight::unpacked_reason,
             "Why it is stored as floats that hold quantized values. '' if it is packed."},
+      Field{"wider_type", &Weight::wider_type,
+            "The ONNX type of its codes where that has more bits than the format: INT4 for int3. "
+            "'' otherwise."},
       Field{"num_overflowed", &Weight::num_overflowed,
             "Elements beyond the largest value of the format, which they became."},
       Field{"mean_squared_error", &Weight::mean_squared_error},

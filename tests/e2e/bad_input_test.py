@@ -75,6 +75,11 @@ def test_a_format_that_does_not_exist(side, conv_path, tmp_path, refused):
     assert "mxfp8_e4m3" in line
 
 
+@pytest.mark.parametrize("options", [("--config", "int3"), ("--config", "INT8", "--activations", "uint3")])
+def test_activations_in_three_bits(options, conv_path, tmp_path, refused):
+    refused(["is for weights", "3 bits", "activations=none"], "quantize", conv_path, "-o", tmp_path / "out.onnx", *options)
+
+
 @pytest.mark.parametrize("target", ["missing/out.onnx", "folder", "file/out.onnx", "/proc/out.onnx"])
 def test_an_output_that_cannot_be_written(target, conv_path, tmp_path, refused):
     (tmp_path / "folder").mkdir()

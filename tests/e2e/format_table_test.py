@@ -30,6 +30,7 @@ MEASURED = {
     "int2": (0.4, 7.4, 7.4, 8.7), "uint2": (0.9, 6.0, 12.3, 6.8), "int4": (2.3, 19.1, 26.1, 20.6), "uint4": (2.2, 20.7, 22.1, 22.4),
     "int8": (3.8, 44.3, 48.4, 46.5), "uint8": (3.8, 42.7, 50.4, 44.3), "int16": (15.4, 89.9, 98.5, 92.2),
     "uint16": (14.8, 91.5, 94.3, 94.1), "int32": (110.6, 152.9, 158.7, 152.7), "uint32": (111.3, 154.2, 152.4, 155.1),
+    "int3": (1.7, 12.1, 19.6, 15.7), "uint3": (1.6, 14.4, 15.5, 16.0),
 }
 INTEGERS = {f"{name} {granularity} {'false' if (row + row // 2 + column) % 2 else 'true'}": MEASURED[name][column]
             for row, name in enumerate(MEASURED) for column, granularity in enumerate(GRANULARITIES)}

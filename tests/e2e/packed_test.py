@@ -12,6 +12,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 SOME_INTEGERS = ["int2 per_block(32) false", "uint4 per_axis true", "int4 per_block(7) true", "int8 per_axis true",
+                 "int3 per_block(7) true", "uint3 per_axis false",
                  "uint16 per_tensor false", "int32 per_block(32) false"]
 # Bits of codes, scales and micro-exponents for each element of a full block.
 BITS = {"fp16": 16, "bf16": 16, "fp8_e4m3": 8, "fp8_e5m2": 8, "bfp16": 9, "mx4": 4, "mx6": 6, "mx9": 9,
@@ -84,6 +85,7 @@ def test_half_weights_keep_their_type(name, tmp_path, bitpress):
 
 # Each block or column has a scale of 32 bits and, if codes are asymmetric, a zero point.
 INTEGER_BITS = {"int4 per_block(32) true": 5, "uint4 per_block(32) false": 5.125, "int2 per_block(32) true": 3,
+                "int3 per_block(32) true": 4, "uint3 per_block(32) false": 4.09375,
                 "uint2 per_block(32) false": 3.0625, "int8 per_axis true": 8.0625, "uint8 per_axis false": 8.078125,
                 "int8 per_block(32) true": 9, "int16 per_axis true": 16.0625}
 

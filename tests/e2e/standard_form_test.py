@@ -18,7 +18,7 @@ FORMS = {
     "mxfp4_e2m1": (24, "FLOAT4E2M1", "FLOAT8E8M0"), "nvfp4": (23, "FLOAT4E2M1", "FLOAT8E4M3FN"),
     "mxint8": (21, "INT8", "FLOAT"), "mx4": (21, "INT4", "FLOAT"), "mx6": (21, "INT8", "FLOAT"), "mx9": (21, "INT16", "FLOAT"),
     "bfp16": (21, "INT8", "FLOAT"), "bfp(bits=20,block=32)": (21, "INT16", "FLOAT"), "mxfp6_e2m3": (21, "INT8", "FLOAT"),
-    "mxfp6_e3m2": (21, "INT16", "FLOAT"), "int4": (21, "INT4", "FLOAT"), "uint2": (25, "UINT2", "FLOAT"),
+    "mxfp6_e3m2": (21, "INT16", "FLOAT"), "int4": (21, "INT4", "FLOAT"), "int3": (21, "INT4", "FLOAT"), "uint2": (25, "UINT2", "FLOAT"),
 }
 DECODED = {"mxfp4_e2m1", "nvfp4"}  # no kernel in ONNX Runtime
 
@@ -67,6 +67,7 @@ def test_values_are_those_of_the_format(name, odd_path, tmp_path, bitpress):
     found = types(model)
     assert (codes,) in found if scales is None else (codes, None if name == "nvfp4" else scales) in found
     assert name != "nvfp4" or ("FLOAT8E4M3FN", "FLOAT") in found
+    assert ("in int3 are stored as INT4" in text) == (name == "int3")
     assert ("decoded, whose types it has no DequantizeLinear for" in text) == (name in DECODED)
 
     simulated = {tensor.name: onnx.numpy_helper.to_array(tensor) for tensor in onnx.load(tmp_path / "simulated.onnx").graph.initializer}

@@ -66,6 +66,7 @@ def blocks(config, name):
     ("transpose", blocks("BFP16", "bfp16"), "portable"), ("transpose", blocks("MXFP8E4M3", "mxfp8_e4m3"), "portable"),
     ("transpose", ["--config", "INT4_WEIGHTS", "--set", "embeddings=uint4"], "portable"),
     ("copy", ["--config", "INT4_WEIGHTS", "--set", "embeddings=uint4"], "portable"),
+    ("transpose", ["--config", "INT4_WEIGHTS", "--weights", "uint3", "--set", "embeddings=uint3", "--set", "weight_symmetric=true"], "portable"),
     ("transpose", ["--config", "INT4_WEIGHTS", "--set", "embeddings=uint4", "--set", "weight_symmetric=true"], "portable"),
     ("transpose", ["--config", "INT4_WEIGHTS", "--set", "embeddings=uint4", "--accuracy-level", "1"], "onnxruntime"),
     ("copy", ["--config", "INT4_WEIGHTS", "--set", "embeddings=uint4", "--accuracy-level", "1"], "onnxruntime"),
