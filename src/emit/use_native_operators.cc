@@ -15,6 +15,7 @@
 #include "weights/lookup_nodes.h"
 #include "weights/native_form.h"
 #include "weights/unpack_functions.h"
+#include "weights/widen_codes.h"
 
 namespace bitpress::emit {
 namespace {
@@ -83,6 +84,7 @@ class NativeRewriter {
       const weights::NativeWeight& native = packed->native;
       if (!native.why_not.empty()) return native.why_not;
       if (native.num_stacked == 1) return "it is no stack of matrices";
+      if (native.is_widened) return fmt::format("{} bits", weights::kNarrowBits);
       if (native.bits != 4 && native.bits != 8) return fmt::format("{} bits", native.bits);
       if (native.block_size > kLargestMatMulBlock) {
         return fmt::format("blocks of {}", native.block_size);
@@ -232,6 +234,7 @@ class NativeRewriter {
     if (use.input_index != 0 || use.node.GetInt("axis", 0) != 0 || native.axis != 1) {
       return "Gather reads it along its blocks";
     }
+    if (native.is_widened) return fmt::format("no lookup has {} bits", weights::kNarrowBits);
     const bool is_whole = native.bits == 4 || native.dims[1] * native.bits % 8 == 0;
     return is_whole ? "" : "its rows are no whole bytes";
   }
@@ -286,7 +289,7 @@ class NativeRewriter {
       return {num_stacked, form.num_rows / num_stacked, NumElements(dims) / form.num_rows};
     };
     std::vector<graph::DeferredTensor> tensors{
-        {model_.FreshName(value + "_codes"), form.code_type(), stacked(form.code_dims())},
+        {model_.FreshName(value + "_codes"), form.code_type(), stacked(form.stored_dims())},
         {model_.FreshName(value + "_scales"), DataType::kFloat, stacked(form.scale_dims())}};
     if (form.has_zero_points) {
       tensors.push_back({model_.FreshName(value + "_zero_points"), form.code_type(),
@@ -307,7 +310,28 @@ class NativeRewriter {
       step();
       return produced;
     });
+    if (form.is_widened) names.front() = Widen(names.front(), value, form);
     return names;
+  }
+
+  // Inserts the node that widens codes in front of everything. Returns the name of what it gives.
+  std::string Widen(const std::string& codes, const std::string& value,
+                    const weights::NativeForm& form) {
+    const graph::FunctionSpec function = weights::WidenerFunction(form.has_zero_points);
+    const std::string wide = model_.FreshName(value + "_wide_codes");
+    model_.SetOpsetImport(function.domain, 1);
+    model_.SetFunction(function);
+    model_.InsertNode({model_.FreshNodeName(wide),
+                       function.name,
+                       function.domain,
+                       {codes},
+                       {wide},
+                       {{"shape", form.code_dims()}}},
+                      model_.Nodes().front());
+    graph::ValueInfo info{.type = form.code_type(), .has_shape = true, .shape = {}};
+    for (const int64_t dim : form.code_dims()) info.shape.push_back({dim, ""});
+    model_.SetInfo(wide, info);
+    return wide;
   }
 
   graph::NodeSpec Product(const Node& node, const weights::NativeForm& form,

@@ -350,10 +350,13 @@ class ModelReader {
 
   void ReadProduct(const Node& node) {
     const bool has_zeros = node.num_inputs() > 3 && !node.input(3).empty();
-    Decision decision{.value = FloatNameOf(node.input(1)),
+    // Codes of 3 bits are widened in front of it.
+    const std::optional<Node> widener = ops::WidenerOf(model_, node.input(1));
+    const bool is_widened = widener && widener->num_inputs() > 0;
+    Decision decision{.value = FloatNameOf(is_widened ? widener->input(0) : node.input(1)),
                       .uses = {{FloatNameOf(std::string(node.name())), "MatMul", 1}},
                       .is_constant = true,
-                      .format = IntegerName(node.GetInt("bits", 4), !has_zeros),
+                      .format = IntegerName(is_widened ? 3 : node.GetInt("bits", 4), !has_zeros),
                       .granularity = Granularity::kPerBlock,
                       .block_size = node.GetInt("block_size", 32),
                       .is_symmetric = !has_zeros};

@@ -64,6 +64,15 @@ bool IsUnpack(const graph::Node& node) {
   return node.domain() == "bitpress" && node.op_type().starts_with("Unpack_");
 }
 
+bool IsWidener(const graph::Node& node) {
+  return node.domain() == "bitpress" && node.op_type().starts_with(kWidenPrefix);
+}
+
+std::optional<graph::Node> WidenerOf(const graph::Model& model, std::string_view value) {
+  std::optional<graph::Node> producer = model.Producer(value);
+  return producer && IsWidener(*producer) ? std::move(producer) : std::nullopt;
+}
+
 bool IsQuantizer(const graph::Node& node) {
   if (node.domain() == "bitpress") return node.op_type().starts_with("QuantizeDequantize");
   return TraitsOf(node).Is(kIsQuantizer);

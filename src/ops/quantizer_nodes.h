@@ -33,6 +33,14 @@ bool IsUnpack(const graph::Node& node);
 // product, convolution or lookup that computes from them.
 bool ReadsCodes(const graph::Node& node);
 
+// The beginning of the names of functions that widen codes: bitpress::Widen_*.
+inline constexpr const char* kWidenPrefix = "Widen_";
+// Returns whether a node widens codes for an operator that reads no narrower ones. It gives codes,
+// not the values of a weight.
+bool IsWidener(const graph::Node& node);
+// Returns the node that gives `value`, if it is such a node.
+std::optional<graph::Node> WidenerOf(const graph::Model& model, std::string_view value);
+
 // Returns whether we wrote this model with quantized weights. Only its metadata tells weights
 // stored as quantized floats from float ones.
 bool HasQuantizedWeights(const graph::Model& model);

@@ -26,13 +26,13 @@ std::vector<double> Widen(const InitializerView& view) {
 std::optional<Constant> ReadNative(const Model& model, const Node& node, ThreadPool& pool) {
   const auto form = weights::NativeFormOf(model, node);
   if (!form) return std::nullopt;
-  constexpr size_t kScales = 2;
-  constexpr size_t kZeroPoints = 3;
-  const auto bytes = [&](size_t i) { return model.Initializer(node.input(i)).bytes; };
+  const weights::NativeParts parts = weights::NativePartsOf(model, node);
+  const auto bytes = [&](const std::string& part) { return model.Initializer(part).bytes; };
   std::vector<float> floats(static_cast<size_t>(form->num_rows * form->row_length));
-  weights::DecodeNative(*form, bytes(form->is_matmul ? 1 : 0), bytes(kScales),
-                        form->has_zero_points ? bytes(kZeroPoints) : std::span<const std::byte>(),
-                        floats, pool);
+  weights::DecodeNative(
+      *form, bytes(parts.codes), bytes(parts.scales),
+      form->has_zero_points ? bytes(parts.zero_points) : std::span<const std::byte>(), floats,
+      pool);
   Constant constant{{form->num_rows, form->row_length}, {floats.begin(), floats.end()}};
   if (form->is_matmul) std::swap(constant.dims[0], constant.dims[1]);
   return constant;

@@ -268,7 +268,10 @@ const PreparePass kOptimize{
     // Runtime would decode them and store floats.
     .is_wanted =
         [](const Model& model, const PrepareState& state) {
-          return Optimizes(model, state) && std::ranges::none_of(model.AllNodes(), ops::ReadsCodes);
+          return Optimizes(model, state) &&
+                 std::ranges::none_of(model.AllNodes(), [&](const graph::Node& node) {
+                   return ops::ReadsCodes(node) || ops::IsWidener(node);
+                 });
         }};
 
 }  // namespace bitpress::rewrite

@@ -4,11 +4,12 @@
 
 #include "base/check.h"
 #include "base/error.h"
+#include "ops/quantizer_nodes.h"
+#include "weights/widen_codes.h"
 
 namespace bitpress::weights {
 namespace {
 
-constexpr size_t kCodes[] = {1, 0};  // input of the codes: of MatMulNBits, of GatherBlockQuantized
 constexpr size_t kScales = 2;
 constexpr size_t kZeroPoints = 3;
 constexpr size_t kOrder = 4;  // input of MatMulNBits: the group of each column
@@ -21,10 +22,7 @@ bool HasInput(const graph::Node& node, size_t i) {
 
 // Returns the bits of code `i` as a number without sign.
 int64_t CodeAt(std::span<const std::byte> bytes, int bits, size_t i) {
-  const auto width = static_cast<size_t>(bits);
-  const size_t per_byte = 8 / width;
-  return std::to_integer<int64_t>(bytes[i / per_byte] >> (i % per_byte * width)) &
-         ((int64_t{1} << width) - 1);
+  return formats::CodeAt({reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size()}, bits, i);
 }
 
 // Returns the two's complement number that `code` has in its lowest bits.
@@ -38,29 +36,41 @@ int64_t SignExtend(int64_t code, int bits) {
 
 // Throws if an input has another number of bytes. Models have both [N * blocks] and [N, blocks] for
 // MatMulNBits, so that dimensions do not count.
-void CheckBytes(const graph::Model& model, const graph::Node& node, size_t input, const char* what,
-                DataType type, const std::vector<int64_t>& dims) {
-  const graph::InitializerView found = model.Initializer(node.input(input));
-  const uint64_t expected = NumBytes(type, NumElements(dims));
+void CheckBytes(const graph::Model& model, const std::string& name, const char* what,
+                uint64_t expected) {
+  const graph::InitializerView found = model.Initializer(name);
   if (found.bytes.size() != expected) {
-    Fail(ErrorCode::kInvalidModel, "its {} '{}' take {} bytes, expected {}", what,
-         node.input(input), found.bytes.size(), expected);
+    Fail(ErrorCode::kInvalidModel, "its {} '{}' take {} bytes, expected {}", what, name,
+         found.bytes.size(), expected);
   }
 }
 
 // Returns whether the inputs that hold the weight are constants of types that are decoded here.
-bool IsDecodable(const graph::Model& model, const graph::Node& node, bool is_matmul) {
+bool IsDecodable(const graph::Model& model, const graph::Node& node, const NativeParts& parts,
+                 bool is_matmul) {
   if (is_matmul && HasInput(node, kOrder)) return false;
-  for (const size_t input : {kCodes[is_matmul ? 0 : 1], kScales, kZeroPoints}) {
-    if (input == kZeroPoints && !HasInput(node, input)) continue;
-    if (!HasInput(node, input) || !model.IsInitializer(node.input(input))) return false;
+  for (const std::string& part : parts.names()) {
+    if (part.empty() || !model.IsInitializer(part)) return false;
   }
-  const auto type = [&](size_t input) { return model.Initializer(node.input(input)).type; };
-  const DataType codes = type(kCodes[is_matmul ? 0 : 1]);
+  const auto type = [&](const std::string& part) { return model.Initializer(part).type; };
+  const DataType codes = type(parts.codes);
   const bool is_nibble = codes == DataType::kInt4 || codes == DataType::kUInt4;
   if (codes != DataType::kUInt8 && (is_matmul || !is_nibble)) return false;
-  if (HasInput(node, kZeroPoints) && type(kZeroPoints) != codes) return false;
-  return type(kScales) == DataType::kFloat;
+  if (!parts.zero_points.empty() && type(parts.zero_points) != codes) return false;
+  return type(parts.scales) == DataType::kFloat;
+}
+
+// Returns whether the codes in front of a node are widened for it as this room does that. Throws
+// if they are, but do not fit.
+bool IsWidened(const graph::Node& widener, const NativeForm& form) {
+  if (!form.is_matmul || form.bits != kWideBits || widener.num_inputs() != 1) return false;
+  if (widener.op_type() != WidenerName(form.has_zero_points)) return false;
+  if (widener.GetInts("shape") != form.code_dims()) {
+    Fail(ErrorCode::kInvalidModel, "attribute 'shape' of {} is [{}], expected [{}]",
+         widener.Describe(), fmt::join(widener.GetInts("shape"), ", "),
+         fmt::join(form.code_dims(), ", "));
+  }
+  return true;
 }
 
 NativeForm MatMulFormOf(const graph::Node& node) {
@@ -120,11 +130,38 @@ int64_t NativeForm::zero_point_stride() const {
 }
 
 int64_t NativeForm::middle() const {
-  return code_type() == DataType::kUInt8 ? int64_t{1} << (bits - 1) : 0;
+  return code_type() == DataType::kUInt8 ? int64_t{1} << (stored_bits() - 1) : 0;
+}
+
+std::vector<int64_t> NativeForm::stored_dims() const {
+  if (!is_widened) return code_dims();
+  const formats::PackGroup group = formats::PackGroupOf(kNarrowBits);
+  const auto num_codes = static_cast<size_t>(num_rows * code_stride());
+  const auto row = static_cast<int64_t>(group.num_bytes);
+  return {static_cast<int64_t>(formats::PackedBytes(num_codes, kNarrowBits)) / row, row};
 }
 
 std::string NativeForm::format() const {
-  return fmt::format("{}int{}", has_zero_points ? "u" : "", bits);
+  return fmt::format("{}int{}", has_zero_points ? "u" : "", stored_bits());
+}
+
+std::vector<std::string> NativeParts::names() const {
+  std::vector<std::string> names{codes, scales};
+  if (!zero_points.empty()) names.push_back(zero_points);
+  return names;
+}
+
+NativeParts NativePartsOf(const graph::Model& model, const graph::Node& node) {
+  NativeParts parts;
+  const size_t codes = node.op_type() == kMatMulNBits ? 1 : 0;
+  if (HasInput(node, codes)) parts.codes = node.input(codes);
+  if (const auto widener = ops::WidenerOf(model, parts.codes)) {
+    parts.widened = parts.codes;
+    parts.codes = widener->num_inputs() > 0 ? widener->input(0) : "";
+  }
+  if (HasInput(node, kScales)) parts.scales = node.input(kScales);
+  if (HasInput(node, kZeroPoints)) parts.zero_points = node.input(kZeroPoints);
+  return parts;
 }
 
 std::optional<NativeForm> NativeFormOf(const graph::Model& model, const graph::Node& node) {
@@ -133,11 +170,11 @@ std::optional<NativeForm> NativeFormOf(const graph::Model& model, const graph::N
     return std::nullopt;
   }
   return WithContext(node.Describe(), [&]() -> std::optional<NativeForm> {
-    if (!IsDecodable(model, node, is_matmul)) return std::nullopt;
+    const NativeParts parts = NativePartsOf(model, node);
+    if (!IsDecodable(model, node, parts, is_matmul)) return std::nullopt;
     std::optional<NativeForm> form = is_matmul ? MatMulFormOf(node) : TableFormOf(model, node);
     if (!form) return std::nullopt;
-    const size_t codes = kCodes[is_matmul ? 0 : 1];
-    const DataType type = model.Initializer(node.input(codes)).type;
+    const DataType type = model.Initializer(parts.codes).type;
     form->has_zero_points = HasInput(node, kZeroPoints);
     const int64_t bits = node.GetInt("bits", 4);
     if (bits != 2 && bits != 4 && bits != 8) FailAttribute("bits", bits);
@@ -151,10 +188,18 @@ std::optional<NativeForm> NativeFormOf(const graph::Model& model, const graph::N
     if (!is_matmul && type == DataType::kUInt8) form->row_length *= 8 / form->bits;
     // Other writers choose other types for the same numbers.
     if (form->code_type() != type) return std::nullopt;
-    CheckBytes(model, node, codes, "codes", type, form->code_dims());
-    CheckBytes(model, node, kScales, "scales", DataType::kFloat, form->scale_dims());
+    if (!parts.widened.empty()) {
+      form->is_widened = IsWidened(*ops::WidenerOf(model, parts.widened), *form);
+      if (!form->is_widened) return std::nullopt;
+    }
+    const auto check = [&](const std::string& part, const char* what, DataType part_type,
+                           const std::vector<int64_t>& dims) {
+      CheckBytes(model, part, what, NumBytes(part_type, NumElements(dims)));
+    };
+    check(parts.codes, "codes", type, form->stored_dims());
+    check(parts.scales, "scales", DataType::kFloat, form->scale_dims());
     if (form->has_zero_points) {
-      CheckBytes(model, node, kZeroPoints, "zero points", type, form->zero_point_dims());
+      check(parts.zero_points, "zero points", type, form->zero_point_dims());
     }
     return form;
   });
@@ -197,10 +242,11 @@ std::vector<ExpertsForm> ExpertsFormsOf(const graph::Model& model, const graph::
       if (form.block_size < 1 || form.row_length % form.block_size != 0) {
         FailAttribute("block_size", form.block_size);
       }
-      CheckBytes(model, node, inputs.scales, "scales", DataType::kFloat, form.scale_dims());
+      CheckBytes(model, node.input(inputs.scales), "scales",
+                 NumBytes(DataType::kFloat, NumElements(form.scale_dims())));
       if (form.has_zero_points) {
-        CheckBytes(model, node, inputs.zero_points, "zero points", DataType::kUInt8,
-                   form.zero_point_dims());
+        CheckBytes(model, node.input(inputs.zero_points), "zero points",
+                   NumBytes(DataType::kUInt8, NumElements(form.zero_point_dims())));
       }
       forms.push_back(found);
     }
@@ -229,7 +275,7 @@ void DecodeNative(const NativeForm& form, std::span<const std::byte> codes,
                                         row * static_cast<size_t>(form.zero_point_stride()) + block)
                                : form.middle();
       const int64_t bits =
-          CodeAt(codes, form.bits, row * static_cast<size_t>(form.code_stride()) + i);
+          CodeAt(codes, form.stored_bits(), row * static_cast<size_t>(form.code_stride()) + i);
       const int64_t code = is_signed ? SignExtend(bits, form.bits) : bits;
       y[is_turned ? i * num_rows + row : row * length + i] =
           static_cast<float>(code - zero_point) * scale;

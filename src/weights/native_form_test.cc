@@ -60,6 +60,28 @@ TEST(NativeForm, ShapesOfTables) {
   EXPECT_THAT(form.zero_point_dims(), ElementsAre(3, 1));
 }
 
+TEST(PackRows, ThreeBitsFillGroups) {
+  std::vector<uint8_t> codes;
+  for (uint8_t i = 0; i < 9 * 16; ++i) codes.push_back(i * 5 % 8);
+  const std::vector<std::byte> rows =
+      PackRows(3, 9, 16, 16, [&](int64_t row, int64_t i) { return codes[size_t(row * 16 + i)]; });
+  std::vector<uint8_t> expected(formats::PackedBytes(codes.size(), 3));
+  formats::PackCodes(codes, 3, expected);
+  ASSERT_EQ(rows.size(), expected.size());
+  for (size_t i = 0; i < rows.size(); ++i) EXPECT_EQ(std::to_integer<int>(rows[i]), expected[i]);
+}
+
+TEST(NativeForm, ThreeBitsInTheFileAreFourOfTheOperator) {
+  NativeForm form{.bits = 4, .num_rows = 3, .row_length = 40, .block_size = 16, .is_widened = true};
+  EXPECT_THAT(form.code_dims(), ElementsAre(3, 3, 8));
+  EXPECT_THAT(form.stored_dims(), ElementsAre(18, 3));  // 3 rows of 48 codes
+  EXPECT_EQ(form.middle(), 4);
+  EXPECT_EQ(form.format(), "int3");
+  form.has_zero_points = true;
+  EXPECT_THAT(form.zero_point_dims(), ElementsAre(6));
+  EXPECT_EQ(form.format(), "uint3");
+}
+
 TEST(DecodeNative, TurnsProductsAround) {
   NativeForm form{.bits = 8,
                   .num_rows = 2,

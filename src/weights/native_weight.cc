@@ -47,8 +47,7 @@ struct RowView {
 };
 
 bool IsSigned(const IntegerWeight& weight) {
-  const DataType type = weight.code_type();
-  return type == DataType::kInt2 || type == DataType::kInt4 || type == DataType::kInt8;
+  return formats::IntegerRange(weight.spec().element_type).quant_min < 0;
 }
 
 std::vector<Tensor> EncodeIntegers(const IntegerWeight& weight, const NativeForm& form,
@@ -61,14 +60,15 @@ std::vector<Tensor> EncodeIntegers(const IntegerWeight& weight, const NativeForm
     return params[view.At(row, block, form.num_blocks())];
   };
   // Codes count from 0, or, without zero points, around the middle.
-  const int64_t offset = IsSigned(weight) ? int64_t{1} << (form.bits - 1) : 0;
+  const int64_t offset = IsSigned(weight) ? int64_t{1} << (form.stored_bits() - 1) : 0;
   const auto code = [&](int64_t row, int64_t i) {
     const int64_t number = codes[view.At(row, i, form.row_length)];
     if (form.has_zero_points) return number + offset;
     return number - param(row, i / form.block_size).zero_point + form.middle();
   };
   std::vector<Tensor> tensors(form.has_zero_points ? 3 : 2);
-  tensors[0].bytes = PackRows(form.bits, form.num_rows, form.row_length, form.code_stride(), code);
+  tensors[0].bytes =
+      PackRows(form.stored_bits(), form.num_rows, form.row_length, form.code_stride(), code);
   tensors[1].bytes.resize(params.size() * sizeof(float));
   for (int64_t row = 0; row < form.num_rows; ++row) {
     for (int64_t block = 0; block < form.num_blocks(); ++block) {
@@ -118,6 +118,7 @@ NativeForm NativeWeight::Form(bool is_matmul) const {
   NativeForm form;
   form.is_matmul = is_matmul;
   form.bits = bits;
+  form.is_widened = is_widened;
   form.num_rows = dims[static_cast<size_t>(1 - axis)];
   form.row_length = dims[static_cast<size_t>(axis)];
   form.block_size = block_size;
@@ -128,6 +129,7 @@ NativeForm NativeWeight::Form(bool is_matmul) const {
 NativeWeight NativeWeightOf(std::shared_ptr<const IntegerWeight> weight) {
   const IntegerLayout layout = weight->Layout();
   const auto bits = static_cast<int>(ElementBits(weight->code_type()));
+  const int stored_bits = weight->element_bits();
   NativeWeight native;
   native.why_not = bits > 8                ? fmt::format("codes of {} bits", bits)
                    : !layout.is_per_column ? "it is no matrix in blocks"
@@ -144,7 +146,8 @@ NativeWeight NativeWeightOf(std::shared_ptr<const IntegerWeight> weight) {
   native.axis = *axis;
   native.block_size = layout.block_size;
   native.bits = bits;
-  const int64_t middle = IsSigned(*weight) ? 0 : int64_t{1} << (bits - 1);
+  native.is_widened = stored_bits < bits;
+  const int64_t middle = IsSigned(*weight) ? 0 : int64_t{1} << (stored_bits - 1);
   native.has_zero_points = layout.zero_point != middle;
   native.encode = [weight = std::move(weight)](const NativeForm& form, ThreadPool& pool,
                                                WeightStatistics& statistics) {

@@ -25,6 +25,7 @@ struct NativeWeight {
   int64_t axis = 0;           // along which its blocks run
   int64_t block_size = 0;     // a power of two, 16 or more
   int bits = 8;               // of a code: 2, 4 or 8
+  bool is_widened = false;    // codes have 3 bits in the file (NativeForm::is_widened)
   bool has_zero_points = false;
   // Returns the bytes of codes, scales and, if the form has them, zero points, and fills in the
   // errors of the statistics. Types and dimensions are the caller's. Throws as IntegerWeight::Codes

@@ -41,11 +41,14 @@ std::vector<StoredConstant> StoredConstants(const graph::Model& model) {
   const std::map<std::string, std::string> reasons = Reasons(model.Metadata());
   std::vector<StoredConstant> constants;
   std::set<std::string> parts;
+  const auto add_part = [&](StoredConstant& constant, const std::string& part) {
+    if (!model.IsInitializer(part) || !parts.insert(part).second) return;
+    constant.num_bytes += model.Initializer(part).bytes.size();
+  };
   const auto add_parts = [&](StoredConstant& constant, const graph::Node& node, size_t begin,
                              size_t end) {
     for (size_t i = begin; i < std::min(end, node.num_inputs()); ++i) {
-      if (!model.IsInitializer(node.input(i)) || !parts.insert(node.input(i)).second) continue;
-      constant.num_bytes += model.Initializer(node.input(i)).bytes.size();
+      add_part(constant, node.input(i));
     }
   };
   for (const graph::Node& node : model.AllNodes()) {
@@ -58,15 +61,12 @@ std::vector<StoredConstant> StoredConstants(const graph::Model& model) {
                            weight->shape, 0, "", ""});
       add_parts(constants.back(), node, reader.first_part, reader.parts_end);
     } else if (const auto form = NativeFormOf(model, node)) {
-      const std::string& codes = node.input(form->is_matmul ? 1 : 0);
-      if (parts.contains(codes)) continue;  // another node reads it, too
-      constexpr size_t kBehindZeroPoints = 4;
-      constants.push_back({codes, form->format(), {form->num_rows, form->row_length}, 0, "", ""});
+      const NativeParts found = NativePartsOf(model, node);
+      if (parts.contains(found.codes)) continue;  // another node reads it, too
+      constants.push_back(
+          {found.codes, form->format(), {form->num_rows, form->row_length}, 0, "", ""});
       if (form->is_matmul) std::ranges::reverse(constants.back().dims);
-      // Without the activation, or the indices.
-      add_parts(constants.back(), node, form->is_matmul ? 1 : 0,
-                form->is_matmul ? kBehindZeroPoints : 1);
-      if (!form->is_matmul) add_parts(constants.back(), node, 2, kBehindZeroPoints);
+      for (const std::string& part : found.names()) add_part(constants.back(), part);
     }
     for (const ExpertsForm& found : ExpertsFormsOf(model, node)) {
       const NativeForm& form = found.form;

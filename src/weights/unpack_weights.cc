@@ -147,18 +147,15 @@ void DeferNative(Model& model, const std::string& name, const NativeForm& form,
 void UnpackNative(Model& model, const Node& node, const NativeForm& form,
                   std::map<std::string, std::string>& weights, ThreadPool& pool,
                   const std::function<void()>& step) {
-  constexpr size_t kScales = 2;
-  constexpr size_t kZeroPoints = 3;
   constexpr size_t kBias = 5;
-  const std::string codes = node.input(form.is_matmul ? 1 : 0);
+  const NativeParts found = NativePartsOf(model, node);
   const std::string data = node.input(form.is_matmul ? 0 : 1);
-  std::vector<std::string> parts{codes, node.input(kScales)};
-  if (form.has_zero_points) parts.push_back(node.input(kZeroPoints));
-  auto [known, is_new] =
-      weights.try_emplace(fmt::format("{} {} x {} of {} bits in {}", fmt::join(parts, "\n"),
-                                      form.num_rows, form.row_length, form.bits, form.block_size));
+  const std::vector<std::string> parts = found.names();
+  auto [known, is_new] = weights.try_emplace(
+      fmt::format("{} {} x {} of {} bits in {}", fmt::join(parts, "\n"), form.num_rows,
+                  form.row_length, form.stored_bits(), form.block_size));
   if (is_new) {
-    known->second = FloatsNameOf(model, codes);
+    known->second = FloatsNameOf(model, found.codes);
     std::vector<graph::HeldInitializer> held;
     for (const std::string& part : parts) held.push_back(model.HoldInitializer(part));
     std::vector<int64_t> dims{form.num_rows, form.row_length};
@@ -179,6 +176,9 @@ void UnpackNative(Model& model, const Node& node, const NativeForm& form,
     model.InsertNode(
         {model.FreshNodeName(output + "_add"), "Add", "", {product, bias}, {output}, {}}, node);
   });
+  if (!found.widened.empty() && !model.IsRead(found.widened)) {
+    model.RemoveNode(*ops::WidenerOf(model, found.widened));
+  }
   RemoveIfUnused(model, parts);
 }
 
@@ -248,7 +248,8 @@ size_t UnpackWeights(Model& model, ThreadPool& pool, const ProgressSink& progres
   for (const auto& [node, forms] : experts) UnpackExperts(model, node, forms, pool, step);
   const size_t num_standard = DecodeStandard(model, pool, step);
   for (const auto& [domain, name] : model.Functions()) {
-    if (domain == "bitpress" && name.starts_with("Unpack_")) model.RemoveFunction(domain, name);
+    const bool is_decoder = name.starts_with("Unpack_") || name.starts_with(ops::kWidenPrefix);
+    if (domain == "bitpress" && is_decoder) model.RemoveFunction(domain, name);
   }
   count->num_weights = nodes.size() + weights.size() + 2 * experts.size() + num_standard;
   return count->num_weights;

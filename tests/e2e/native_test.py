@@ -1,5 +1,6 @@
 """`--target onnxruntime` writes weights in blocks as MatMulNBits and GatherBlockQuantized, with the values of packed ones."""
 
+import json
 from collections import Counter
 
 import numpy as np
@@ -94,6 +95,58 @@ def check_weights(bitpress, native, simulated, floats_path):
         assert np.array_equal(found.view(np.uint32), wanted.view(np.uint32)), name
     wanted = run(simulated)
     assert np.abs(run(floats_path) - wanted).max() <= 1e-5 * np.abs(wanted).max()
+
+
+# The file has codes of 3 bits, and a function in front of each weight makes 4 of them, which ONNX Runtime folds at load.
+@pytest.mark.parametrize("weights, block_size, level, target", [
+    pytest.param("uint3", 32, 4, "onnxruntime", marks=pytest.mark.quick), ("int3", 16, 1, "onnxruntime"), ("uint3", 64, 1, "bitpress"),
+    ("int3", 32, 4, "genai")])
+@pytest.mark.parametrize("symmetric", ["true", "false"])
+def test_codes_of_three_bits_are_widened_at_load(weights, block_size, level, target, symmetric, source, tmp_path, bitpress):
+    native, simulated, loaded = tmp_path / "native.onnx", tmp_path / "simulated.onnx", tmp_path / "loaded.onnx"
+    text = quantize(bitpress, source, native, weights, block_size, symmetric, "--target", target, "--accuracy-level", str(level))
+    assert "5 nodes compute from codes of weights" in text and "decoded at load: no lookup has 3 bits" in text
+    onnx.checker.check_model(native, full_check=True)
+    widener = f"Widen_{'' if symmetric == 'true' else 'u'}int3"
+    found = operators(native)
+    assert found["MatMulNBits"] == 5 and found[widener] == 4  # two nodes read one weight
+    settings = onnxruntime.SessionOptions()
+    settings.optimized_model_filepath = str(loaded)
+    onnxruntime.InferenceSession(str(native), settings, providers=["CPUExecutionProvider"])
+    found = onnx.load(loaded).graph
+    fixed = {tensor.name for tensor in found.initializer}
+    products = [node for node in found.node if node.op_type == "MatMulNBits"]
+    assert len(products) == 5 and all(fixed.issuperset(node.input[1:3]) for node in products)
+    assert not {node.op_type for node in found.node} & {"Cast", "Concat", "Div", "Mod", widener}
+    quantize(bitpress, source, simulated, weights, block_size, symmetric, "--storage", "simulated")
+    wanted = run(simulated)
+    error = np.abs(run(native) - wanted).max() / np.abs(wanted).max()
+    assert error < (1e-5 if level == 1 else 0.05)
+    check_weights(bitpress, native, simulated, tmp_path / "floats.onnx")
+    assert not onnx.load(tmp_path / "floats.onnx").functions
+
+
+def test_three_bits_are_inspected_and_read_as_decisions(source, tmp_path, bitpress):
+    quantize(bitpress, source, tmp_path / "q.onnx", "uint3", 16, "false", "--target", "onnxruntime")
+    text = bitpress.ok("inspect", tmp_path / "q.onnx", "--tensors")
+    assert "first_codes uint3 [80, 56]" in text and "5.30 bits each" in text  # for each 16 of 80 a scale, and 3 bytes of zero points
+    plan = json.loads(bitpress.ok("plan", source, "--config", "INT4_WEIGHTS", "--import", tmp_path / "q.onnx"))
+    row = next(row for row in plan["tensors"] if row["value"] == "third")
+    assert row["format"] == "uint3" and row["block_size"] == 16
+
+
+@pytest.mark.parametrize("damage, words", [("shape", "attribute 'shape'"), ("codes", "take")])
+def test_damaged_codes_of_three_bits_are_refused(damage, words, source, tmp_path, bitpress):
+    quantize(bitpress, source, tmp_path / "q.onnx", "uint3", 32, "false", "--target", "onnxruntime")
+    broken = onnx.load(tmp_path / "q.onnx")
+    node = next(node for node in broken.graph.node if node.op_type == "Widen_uint3")
+    if damage == "shape":
+        next(entry for entry in node.attribute if entry.name == "shape").ints[0] += 1
+    else:
+        codes = next(tensor for tensor in broken.graph.initializer if tensor.name == node.input[0])
+        codes.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(codes)[:-1], codes.name))
+    onnx.save(broken, tmp_path / "broken.onnx")
+    assert words in bitpress.error("unpack", tmp_path / "broken.onnx", "-o", tmp_path / "floats.onnx")
 
 
 def quantize_blocks(bitpress, source, target, weights, *options):
