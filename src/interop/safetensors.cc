@@ -19,6 +19,7 @@
 #include "base/error.h"
 #include "base/paths.h"
 #include "formats/reference.h"
+#include "interop/decisions.h"
 #include "interop/weights_file.h"
 
 namespace bitpress::interop {
@@ -246,7 +247,7 @@ class SafetensorsFile : public WeightsFile {
     FileWeight weight;
     weight.type = is_awq ? "AWQ" : "GPTQ";
     weight.type += fmt::format(" {} bits", bits);
-    weight.format = bits == 8 ? "uint8" : "uint4";
+    weight.format = FormatOf(bits);
     weight.num_rows = outputs;
     weight.row_length = inputs;
     weight.block_size = inputs / groups;
@@ -346,7 +347,7 @@ class SafetensorsFile : public WeightsFile {
       FailSizes(layer);
     }
     weight.type = fmt::format("compressed-tensors {} bits", bits);
-    weight.format = bits > 4 ? "uint8" : "uint4";
+    weight.format = FormatOf(bits);
     weight.block_size = dims[1] / groups;
     for (int64_t row = 0; row < dims[0]; ++row) {
       for (int64_t i = 0; i < dims[1]; ++i) {
@@ -427,16 +428,23 @@ class SafetensorsFile : public WeightsFile {
     return weight;
   }
 
+  // Returns the format that holds codes of so many bits in blocks: the narrowest one that products
+  // compute from in blocks of every size.
+  static std::string FormatOf(int64_t bits) {
+    return IntegerName(bits > 4 ? 8 : bits == 3 ? 3 : 4, /*is_signed=*/false);
+  }
+
   // Writes unsigned codes with one zero point for all as signed ones without it, where these fit.
   static void MakeSymmetric(FileWeight& weight) {
     if (weight.zero_points.empty() || weight.codes.empty()) return;
-    const int16_t zero = weight.zero_points.front(), middle = weight.format == "uint8" ? 128 : 8;
+    const int16_t zero = weight.zero_points.front();
+    const int middle = 1 << (IntegerBitsOf(weight.format)->bits - 1);
     const auto [least, most] = std::ranges::minmax(weight.codes);
     if (least - zero < -middle || most - zero >= middle ||
         std::ranges::any_of(weight.zero_points, [&](int16_t each) { return each != zero; })) {
       return;
     }
-    weight.format = weight.format == "uint8" ? "int8" : "int4";
+    weight.format = IntegerName(IntegerBitsOf(weight.format)->bits, /*is_signed=*/true);
     weight.zero_points.clear();
     for (int16_t& code : weight.codes) code = static_cast<int16_t>(code - zero);
   }

@@ -74,10 +74,18 @@ def save_gguf(tensors, path):
     return path
 
 
+def three_bits(groups):
+    """Codes of 3 bits: two in the low bits of each of three bytes, and two in the six bits that are left."""
+    spare = (groups >> 6).astype(np.int64) @ [1, 4, 16]
+    return np.stack([groups[:, 0] & 7, groups[:, 0] >> 3 & 7, groups[:, 1] & 7, groups[:, 1] >> 3 & 7, groups[:, 2] & 7, groups[:, 2] >> 3 & 7,
+                     spare & 7, spare >> 3], -1)
+
+
 def decoded(path):
     """The weights of MatMulNBits nodes [outputs, inputs], their codes, and the offsets that are added beside them."""
     graph = onnx.load(path).graph
     values = {constant.name: numpy_helper.to_array(constant) for constant in graph.initializer}
+    narrow = {node.output[0]: node.input[0] for node in graph.node if node.op_type.startswith("Widen_")}  # codes of 3 bits
     found = {}
     for node in graph.node:
         if node.op_type != "MatMulNBits":
@@ -91,11 +99,15 @@ def decoded(path):
                 array = np.stack([array & 15, array >> 4], -1)
             return array.reshape(outputs, -1)[:, :count].astype(np.int64)
 
-        codes = unpack(values[node.input[1]], inputs)
+        stored = narrow.get(node.input[1], node.input[1])
+        if stored in narrow.values():
+            codes = three_bits(values[stored]).reshape(outputs, -1)[:, :inputs].astype(np.int64)
+        else:
+            codes = unpack(values[stored], inputs)
         scales = values[node.input[2]].reshape(outputs, -1)
-        zeros = unpack(values[node.input[3]], inputs // size) if len(node.input) > 3 and node.input[3] else np.full(scales.shape, 1 << (bits - 1))
+        zeros = unpack(values[node.input[3]], inputs // size) if len(node.input) > 3 and node.input[3] else np.full(scales.shape, 4 if stored in narrow.values() else 1 << (bits - 1))
         codes = codes - np.repeat(zeros, size, 1)
-        name = node.input[1].removesuffix("_codes")
+        name = stored.removesuffix("_codes")
         offsets = values.get(f"{name}_offsets")
         offsets = np.zeros(scales.shape, np.float32) if offsets is None else offsets.T
         found[name] = (codes, np.repeat(scales, size, 1), np.repeat(offsets, size, 1))
@@ -268,8 +280,8 @@ def make_checkpoint(tmp_path, write, group, bits=4, symmetric=False, config=None
     (gptq, 32, 8, False, {"quant_method": "gptq"}, "uint8"), (gptq, 64, 4, False, {"quant_method": "auto-round", "sym": False}, "uint4"),
     (awq, 64, 4, False, {"quant_method": "awq"}, "uint4"), (compressed, 128, 4, True, {"quant_method": "compressed-tensors"}, "int4"),
     (compressed, 32, 4, False, {"quant_method": "compressed-tensors"}, "uint4"), (compressed, 64, 8, True, {}, "int8"),
-    (compressed, None, 4, True, {}, "int4"), (gptq, 64, 3, False, {"quant_method": "gptq"}, "uint4"), (gptq, 32, 2, True, {"sym": True}, "int4"),
-    (gptq, 128, 3, True, {"quant_method": "gptq", "sym": True}, "int4"), (compressed, 32, 3, True, {}, "int4"), (compressed, 64, 6, False, {}, "uint8"),
+    (compressed, None, 4, True, {}, "int4"), (gptq, 64, 3, False, {"quant_method": "gptq"}, "uint3"), (gptq, 32, 2, True, {"sym": True}, "int4"),
+    (gptq, 128, 3, True, {"quant_method": "gptq", "sym": True}, "int3"), (compressed, 32, 3, True, {}, "int3"), (compressed, 64, 6, False, {}, "uint8"),
     (compressed, 64, 2, False, {}, "uint4")])
 def test_groups_of_integers_keep_their_codes(bitpress, tmp_path, run_model, write, group, bits, symmetric, config, format):
     model, source, layers, floats = make_checkpoint(tmp_path, write, group or 0, bits, symmetric, config)
