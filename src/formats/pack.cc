@@ -36,6 +36,20 @@ void ForEachPiece(int width, Function&& function) {
   }
 }
 
+// Packs codes none of which lies in several bytes.
+void PackWholeCodes(std::span<const uint8_t> codes, int bits, std::span<uint8_t> packed) {
+  const size_t per_byte = PackGroupOf(bits).codes_per_byte;
+  const unsigned mask = (1u << bits) - 1;
+  for (size_t byte = 0; byte < packed.size(); ++byte) {
+    const size_t first = byte * per_byte;
+    const size_t count = std::min(per_byte, codes.size() - first);
+    unsigned value = 0;
+    for (size_t i = 0; i < count; ++i)
+      value |= (codes[first + i] & mask) << (i * static_cast<size_t>(bits));
+    packed[byte] = static_cast<uint8_t>(value);
+  }
+}
+
 }  // namespace
 
 PackGroup PackGroupOf(int bits) {
@@ -56,6 +70,7 @@ size_t PackedBytes(size_t count, int bits) {
 void PackCodes(std::span<const uint8_t> codes, int bits, std::span<uint8_t> packed) {
   BITPRESS_DCHECK(packed.size() == PackedBytes(codes.size(), bits));
   const PackGroup group = PackGroupOf(bits);
+  if (group.spare_bits == 0) return PackWholeCodes(codes, bits, packed);
   std::fill(packed.begin(), packed.end(), uint8_t{0});
   for (size_t first = 0; first < codes.size(); first += group.num_codes) {
     const size_t out = first / group.num_codes * group.num_bytes;
