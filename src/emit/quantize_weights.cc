@@ -202,6 +202,23 @@ class WeightQuantizer {
     result_.weights.push_back(statistics);
   }
 
+  // Returns the form of an integer weight behind a DequantizeLinear.
+  weights::StandardForm DequantizedForm(const TensorPlan& row,
+                                        const weights::IntegerWeight& weight) const {
+    const bool is_per_block = row.integer->granularity == plan::Granularity::kPerBlock;
+    weights::StandardForm form{.code_type = weight.code_type(),
+                               .code_dims = weight.code_dims(),
+                               .scale_dims = weight.scale_dims(),
+                               .axis = weight.axis(),
+                               .block_size = is_per_block ? row.integer->block_size : 0,
+                               .has_tensor_scale = weight.channel_axis().has_value(),
+                               .channel_axis = weight.channel_axis(),
+                               .has_zero_points = true};
+    if (form.channel_axis) form.scale_type = DataType::kUInt8;
+    if (is_per_block) form.FitBlocks(options_.fills_blocks);
+    return form;
+  }
+
   void StoreInteger(const TensorPlan& row,
                     const std::shared_ptr<const weights::IntegerWeight>& weight,
                     const std::string& target,
@@ -227,17 +244,8 @@ class WeightQuantizer {
             : options_.storage == Storage::kPacked && integer_readers_.Contain(row);
     if (is_dequantized && source.type != DataType::kFloat16 &&
         ElementBits(weight->code_type()) < 32 && !(is_per_block && IsConvOnIntegers(row))) {
-      weights::StandardForm form{.code_type = weight->code_type(),
-                                 .code_dims = weight->code_dims(),
-                                 .scale_dims = weight->scale_dims(),
-                                 .axis = weight->axis(),
-                                 .block_size = is_per_block ? row.integer->block_size : 0,
-                                 .has_tensor_scale = weight->channel_axis().has_value(),
-                                 .channel_axis = weight->channel_axis(),
-                                 .has_zero_points = true};
-      if (form.channel_axis) form.scale_type = DataType::kUInt8;
+      const weights::StandardForm form = DequantizedForm(row, *weight);
       if (row.Spec().has_wider_onnx_type()) statistics->wider_type = DataTypeName(form.code_type);
-      if (is_per_block) form.FitBlocks(options_.fills_blocks);
       store_.StoreStandard(
           target, source, form,
           [quantize, form] {
