@@ -15,8 +15,8 @@ namespace {
 constexpr size_t kMostFound = 100;  // objects of a class in an image
 
 // Matches the objects of one class at one threshold: each found one, the best first, takes the
-// wanted one that it overlaps most. One that is taken is free no more, but for crowds, which come
-// last.
+// wanted one that it overlaps most. No two found objects take the same wanted one, unless it is a
+// crowd. Crowds come last.
 void MatchClass(std::span<const size_t> found, std::span<const size_t> wanted,
                 std::span<const LabelledBox> labels,
                 const std::vector<std::vector<double>>& overlaps, size_t threshold,

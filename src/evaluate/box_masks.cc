@@ -10,9 +10,9 @@ namespace {
 
 // A row or column of an image between two of the prototypes.
 struct Between {
-  int64_t pixel = 0;             // of the image
-  size_t first = 0, second = 0;  // of the prototypes
-  double weight = 0;             // of the second one
+  int64_t pixel = 0;             // row or column of the image
+  size_t first = 0, second = 0;  // rows or columns of the prototypes
+  double weight = 0;             // weight of the second row or column, from 0 to 1
 };
 
 // Returns the rows, or columns, of an image whose middles lie between the edges of a box.
@@ -60,7 +60,7 @@ class Sums {
  private:
   double Sum(size_t y, size_t x) const { return sums_[(y - top_) * num_columns_ + (x - left_)]; }
 
-  size_t top_, left_, num_columns_;
+  size_t top_ = 0, left_ = 0, num_columns_ = 0;
   std::vector<double> sums_;
 };
 
@@ -78,12 +78,13 @@ RunLengthMask MaskOf(const Box& box, const std::vector<SampleOutput>& outputs,
                      const DetectionSettings& settings, const ImageFit& fit) {
   const SampleOutput* const prototypes = PrototypesOf(outputs, settings);
   BITPRESS_DCHECK(prototypes != nullptr);
+  // The mask checks the sides of the image, before anything is computed for each row and column.
+  RunLengthMask mask(fit.height, fit.width);
   const ImageFit own = FitOfPrototypes(*prototypes, settings);
   const std::vector<Between> rows =
       PixelsOf(box.top, box.bottom, fit.height, fit.y_scale, fit.top, 1 / own.y_scale, own.height);
   const std::vector<Between> columns =
       PixelsOf(box.left, box.right, fit.width, fit.x_scale, fit.left, 1 / own.x_scale, own.width);
-  RunLengthMask mask(fit.height, fit.width);
   const auto height = static_cast<uint64_t>(fit.height);
   uint64_t num_before = 0;
   if (!rows.empty() && !columns.empty()) {

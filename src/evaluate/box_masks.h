@@ -21,7 +21,8 @@ ImageFit FitOfPrototypes(const SampleOutput& prototypes, const DetectionSettings
 
 // Returns which pixels of an image show the object of a box: those whose middles lie in the box and
 // where the sum of the prototypes, interpolated between their four nearest pixels, is above 0.
-// REQUIRES: PrototypesOf gives some, and ReadBoxes gave the box.
+// Throws Error(kInvalidArgument) if the image has no pixels or more than
+// RunLengthMask::kMostPixels. REQUIRES: PrototypesOf gives some, and ReadBoxes gave the box.
 RunLengthMask MaskOf(const Box& box, const std::vector<SampleOutput>& outputs,
                      const DetectionSettings& settings, const ImageFit& fit);
 

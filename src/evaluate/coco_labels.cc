@@ -2,7 +2,7 @@
 
 #include <array>
 #include <nlohmann/json.hpp>
-#include <stdexcept>
+#include <string_view>
 
 #include "base/atomic_file.h"
 #include "base/error.h"
@@ -13,9 +13,67 @@ namespace {
 
 using Json = nlohmann::json;
 
+// The most pixels of a side of an image. A polygon reaches no farther.
+constexpr auto kMostSide = static_cast<int64_t>(RunLengthMask::kMostCoordinate);
+// The largest integers that doubles hold without gaps.
+constexpr int64_t kMostInteger = int64_t{1} << 53;
+
+// Returns the integer that a JSON value holds, also one that is written with a fraction of zero.
+// `what` names it in the message.
+int64_t IntegerOf(const Json& json, std::string_view what, int64_t least = -kMostInteger,
+                  int64_t most = kMostInteger) {
+  if (json.is_number()) {
+    const double number = json.get<double>();
+    if (number >= static_cast<double>(least) && number <= static_cast<double>(most)) {
+      const auto integer = static_cast<int64_t>(number);
+      if (json == Json(integer)) return integer;
+    }
+  }
+  Fail(ErrorCode::kInvalidArgument, "{} is {}, expected an integer from {} to {}", what,
+       json.is_number() ? json.dump() : "no number", least, most);
+}
+
+// Checks that a JSON value is an array of `size` elements.
+void CheckArray(const Json& json, std::string_view what, size_t size) {
+  if (json.is_array() && json.size() == size) return;
+  Fail(ErrorCode::kInvalidArgument, "{} is {}, expected an array of {}", what,
+       json.is_array() ? fmt::format("an array of {}", json.size()) : "no array", size);
+}
+
+// Calls `read()` for an entry of the file. Each of its exceptions leaves as an Error that names the
+// entry.
+template <typename Read>
+void ReadEntry(const std::string& entry, const Read& read) {
+  WithContext(entry, [&] {
+    try {
+      read();
+    } catch (const Json::exception& error) {
+      Fail(ErrorCode::kInvalidArgument, "it is not in the form of COCO: {}", error.what());
+    }
+  });
+}
+
+// Returns the name of an image in messages.
+std::string NameOfImage(const Json& image, size_t index) {
+  const auto name = image.find("file_name");
+  return name != image.end() && name->is_string()
+             ? fmt::format("image '{}'", name->get_ref<const std::string&>())
+             : fmt::format("image at index {}", index);
+}
+
+// Returns the name of an annotation in messages.
+std::string NameOfAnnotation(const Json& annotation, size_t index) {
+  const auto id = annotation.find("id");
+  return id != annotation.end() && id->is_number() ? fmt::format("annotation {}", id->dump())
+                                                   : fmt::format("annotation at index {}", index);
+}
+
 std::map<int64_t, int64_t> ClassesOf(const Json& categories) {
   std::map<int64_t, int64_t> classes;
-  for (const Json& category : categories) classes.emplace(category.at("id").get<int64_t>(), 0);
+  for (size_t index = 0; const Json& category : categories) {
+    ReadEntry(fmt::format("category at index {}", index++),
+              [&] { classes.emplace(IntegerOf(category.at("id"), "its id"), 0); });
+  }
   int64_t number = 0;
   for (auto& [id, label] : classes) label = number++;
   return classes;
@@ -31,59 +89,109 @@ CocoSegmentation SegmentationOf(const Json& annotation) {
     segmentation.polygons = found->get<std::vector<std::vector<double>>>();
     return segmentation;
   }
-  segmentation.size = found->at("size").get<std::array<int64_t, 2>>();
+  const Json& size = found->at("size");
+  CheckArray(size, "the size of its mask", segmentation.size.size());
+  for (size_t i = 0; i < segmentation.size.size(); ++i) {
+    segmentation.size[i] = IntegerOf(size[i], "a side of its mask", 1, kMostSide);
+  }
   const Json& counts = found->at("counts");
   if (counts.is_string()) {
     segmentation.counts = CountsOfText(counts.get_ref<const std::string&>());
     return segmentation;
   }
-  for (const int64_t count : counts.get<std::vector<int64_t>>()) {
-    if (count < 0 || count > RunLengthMask::kMostPixels) {
-      Fail(ErrorCode::kInvalidArgument, "its mask has a run of {} pixels", count);
-    }
-    segmentation.counts.push_back(static_cast<uint32_t>(count));
+  if (!counts.is_array()) {
+    Fail(ErrorCode::kInvalidArgument, "the counts of its mask are neither an array nor a text");
+  }
+  for (const Json& count : counts) {
+    segmentation.counts.push_back(static_cast<uint32_t>(
+        IntegerOf(count, "a run of its mask", 0, RunLengthMask::kMostPixels)));
   }
   return segmentation;
 }
 
+bool IsCrowd(const Json& annotation) {
+  const auto found = annotation.find("iscrowd");
+  if (found == annotation.end()) return false;
+  return found->is_boolean() ? found->get<bool>() : IntegerOf(*found, "its iscrowd") != 0;
+}
+
+// Returns the class of an annotation's category.
+int64_t ClassOf(const Json& annotation, const std::map<int64_t, int64_t>& classes) {
+  const int64_t category = IntegerOf(annotation.at("category_id"), "its category_id");
+  const auto found = classes.find(category);
+  if (found == classes.end()) {
+    Fail(ErrorCode::kInvalidArgument, "it names category {}, which is not listed", category);
+  }
+  return found->second;
+}
+
 void AddAnnotation(const Json& annotation, const std::map<int64_t, int64_t>& classes,
                    CocoImage& image) {
+  CheckArray(annotation.at("bbox"), "its bbox", 4);
   const auto box = annotation.at("bbox").get<std::array<double, 4>>();
   LabelledBox labelled;
-  static_cast<Box&>(labelled) = {
-      box[0],          box[1], box[0] + box[2],
-      box[1] + box[3], 1,      classes.at(annotation.at("category_id").get<int64_t>())};
-  labelled.is_crowd = annotation.value("iscrowd", 0) != 0;
-  image.boxes.push_back(labelled);
-  const int64_t id = annotation.value("id", int64_t{0});
+  static_cast<Box&>(labelled) = {box[0],          box[1], box[0] + box[2],
+                                 box[1] + box[3], 1,      ClassOf(annotation, classes)};
+  labelled.is_crowd = IsCrowd(annotation);
+  const auto id = annotation.find("id");
   image.annotations.push_back(
-      {id, WithContext(fmt::format("label {}", id), [&] { return SegmentationOf(annotation); })});
+      {id == annotation.end() ? 0 : IntegerOf(*id, "its id"), SegmentationOf(annotation)});
+  image.boxes.push_back(labelled);
 }
 
 // Returns the width or height of an image in pixels; 0: the file does not say.
 int64_t SideOf(const Json& image, const char* key) {
-  const double side = image.value(key, 0.0);
-  if (!(side >= 0 && side <= static_cast<double>(RunLengthMask::kMostPixels))) {
-    Fail(ErrorCode::kInvalidArgument, "an image has a {} of {:g} pixels", key, side);
+  const auto found = image.find(key);
+  return found == image.end() ? 0 : IntegerOf(*found, fmt::format("its {}", key), 0, kMostSide);
+}
+
+CocoImage ImageOf(const Json& json) {
+  CocoImage image{.id = IntegerOf(json.at("id"), "its id"),
+                  .width = SideOf(json, "width"),
+                  .height = SideOf(json, "height")};
+  if (image.width * image.height > RunLengthMask::kMostPixels) {
+    Fail(ErrorCode::kInvalidArgument, "it has {}x{} pixels, expected at most {}", image.width,
+         image.height, RunLengthMask::kMostPixels);
   }
-  return static_cast<int64_t>(side);
+  return image;
+}
+
+// Returns whether masks can be measured. They are with all labels and images or with none, so that
+// no evaluation ends at a label that has boxes alone. The found objects of an image without labels
+// need its size, too.
+bool HasMasks(const std::map<std::string, CocoImage>& images) {
+  bool has_label = false;
+  for (const auto& [name, image] : images) {
+    has_label = has_label || !image.annotations.empty();
+    if (image.width == 0 || image.height == 0) return false;
+    for (const CocoAnnotation& annotation : image.annotations) {
+      if (!annotation.segmentation.IsGiven()) return false;
+    }
+  }
+  return has_label;
 }
 
 void ReadInto(const Json& coco, CocoLabels& labels) {
   const std::map<int64_t, int64_t> classes = ClassesOf(coco.at("categories"));
   std::map<int64_t, std::string> names;
-  for (const Json& image : coco.at("images")) {
-    const auto name = image.at("file_name").get<std::string>();
-    const auto id = image.at("id").get<int64_t>();
-    names.emplace(id, name);
-    labels.images[name] = {
-        .id = id, .width = SideOf(image, "width"), .height = SideOf(image, "height")};
+  for (size_t index = 0; const Json& image : coco.at("images")) {
+    ReadEntry(NameOfImage(image, index++), [&] {
+      const auto name = image.at("file_name").get<std::string>();
+      CocoImage& added = labels.images[name] = ImageOf(image);
+      names.emplace(added.id, name);
+    });
   }
-  for (const Json& annotation : coco.at("annotations")) {
-    CocoImage& image = labels.images.at(names.at(annotation.at("image_id").get<int64_t>()));
-    AddAnnotation(annotation, classes, image);
-    labels.has_masks = labels.has_masks || image.annotations.back().segmentation.IsGiven();
+  for (size_t index = 0; const Json& annotation : coco.at("annotations")) {
+    ReadEntry(NameOfAnnotation(annotation, index++), [&] {
+      const int64_t image = IntegerOf(annotation.at("image_id"), "its image_id");
+      const auto name = names.find(image);
+      if (name == names.end()) {
+        Fail(ErrorCode::kInvalidArgument, "it names image {}, which is not listed", image);
+      }
+      AddAnnotation(annotation, classes, labels.images.at(name->second));
+    });
   }
+  labels.has_masks = HasMasks(labels.images);
 }
 
 }  // namespace
@@ -97,10 +205,9 @@ const CocoImage* CocoLabels::Of(const std::string& sample) const {
 std::vector<RunLengthMask> CocoLabels::MasksOf(const CocoImage& image) const {
   std::vector<RunLengthMask> masks;
   for (const auto& [id, segmentation] : image.annotations) {
-    masks.push_back(WithContext(fmt::format("'{}', label {}", file, id), [&] {
+    masks.push_back(WithContext(fmt::format("'{}', annotation {}", file, id), [&] {
       if (!segmentation.IsGiven()) {
-        Fail(ErrorCode::kInvalidArgument,
-             "it has no segmentation, and others have: masks are measured with all or none");
+        Fail(ErrorCode::kInvalidArgument, "it has no segmentation");
       }
       if (!segmentation.polygons.empty()) {
         return RunLengthMask::FromPolygons(image.height, image.width, segmentation.polygons);
@@ -123,9 +230,6 @@ CocoLabels ReadCocoLabels(const std::string& file) {
   } catch (const Json::exception& error) {
     Fail(ErrorCode::kInvalidArgument, "'{}' holds no labels in the form of COCO: {}", file,
          error.what());
-  } catch (const std::out_of_range&) {
-    Fail(ErrorCode::kInvalidArgument,
-         "'{}': an annotation names an image or a category that is not listed", file);
   }
   return labels;
 }

@@ -36,8 +36,10 @@ struct CocoImage {
 
 struct CocoLabels {
   std::string file;
-  std::map<std::string, CocoImage> images = {};  // by their files
-  bool has_masks = false;                        // at least one label has one
+  std::map<std::string, CocoImage> images = {};  // images by the names of their files
+  // Masks can be measured: there are labels, each has a segmentation that is not empty, and each
+  // image has its width and height. Otherwise the boxes alone are measured.
+  bool has_masks = false;
 
   // Returns the labels of a sample, whose file may be listed with its folders or without; null:
   // none.
@@ -48,7 +50,8 @@ struct CocoLabels {
 };
 
 // Reads labels. Classes are the positions of the category ids in their order, as detectors trained
-// on COCO have them. Throws Error(kInvalidArgument) naming the file.
+// on COCO have them. Throws Error(kInvalidArgument) naming the file and the image or annotation
+// that is wrong. An image has at most RunLengthMask::kMostPixels.
 CocoLabels ReadCocoLabels(const std::string& file);
 
 }  // namespace bitpress::evaluate

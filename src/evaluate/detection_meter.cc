@@ -36,6 +36,10 @@ struct Precision {
     Precision precision;
     precision.images = ReadMatches(reader);
     precision.reference_images = ReadMatches(reader);
+    if (!precision.reference_images.empty() &&
+        precision.reference_images.size() != precision.images.size()) {
+      reader.FailDamaged("the models have different numbers of labelled images");
+    }
     return precision;
   }
 
@@ -55,6 +59,65 @@ struct Precision {
   }
 };
 
+// The counts of samples.
+struct Counts {
+  uint64_t num_samples = 0;
+  uint64_t num_found = 0, num_wanted = 0;      // boxes of the model, and of the float model
+  uint64_t num_pairs = 0, num_mask_pairs = 0;  // pairs of boxes, and those with the same masks
+  OrderlessSum mask_ious = {};                 // sum over all pairs of boxes
+  bool has_reference = false, has_masks = false;
+  ExpectedF1 expected = {};
+  Precision boxes = {}, masks = {};  // precision in labelled images
+
+  void Add(const Counts& other) {
+    num_samples += other.num_samples;
+    num_found += other.num_found;
+    num_wanted += other.num_wanted;
+    num_pairs += other.num_pairs;
+    num_mask_pairs += other.num_mask_pairs;
+    mask_ious.Add(other.mask_ious);
+    has_reference = has_reference || other.has_reference;
+    has_masks = has_masks || other.has_masks;
+    expected.Add(other.expected);
+    boxes.Add(other.boxes);
+    masks.Add(other.masks);
+  }
+
+  void Write(ByteWriter& writer) const {
+    for (const uint64_t count : {num_samples, num_found, num_wanted, num_pairs, num_mask_pairs}) {
+      writer.Compact(count);
+    }
+    mask_ious.Write(writer);
+    for (const bool flag : {has_reference, has_masks}) writer.Number(static_cast<uint8_t>(flag));
+    expected.Write(writer);
+    boxes.Write(writer);
+    masks.Write(writer);
+  }
+
+  static Counts Read(ByteReader& reader) {
+    Counts counts;
+    for (uint64_t* const count : {&counts.num_samples, &counts.num_found, &counts.num_wanted,
+                                  &counts.num_pairs, &counts.num_mask_pairs}) {
+      *count = reader.Compact();
+    }
+    if (counts.num_pairs > std::min(counts.num_found, counts.num_wanted) ||
+        counts.num_mask_pairs > counts.num_pairs) {
+      reader.FailDamaged("there are more pairs than boxes");
+    }
+    counts.mask_ious = OrderlessSum::Read(reader);
+    for (bool* const flag : {&counts.has_reference, &counts.has_masks}) {
+      *flag = reader.Number<uint8_t>() != 0;
+    }
+    counts.expected = ExpectedF1::Read(reader);
+    if (counts.expected.num_samples() > counts.num_samples) {
+      reader.FailDamaged("more samples have expected boxes than there are samples");
+    }
+    counts.boxes = Precision::Read(reader);
+    counts.masks = Precision::Read(reader);
+    return counts;
+  }
+};
+
 class DetectionMeter : public TaskMeter {
  public:
   DetectionMeter(const TaskSpec& spec, const std::string& layout) {
@@ -70,22 +133,23 @@ class DetectionMeter : public TaskMeter {
   }
 
   void Add(const TaskSample& sample) override {
-    ++num_samples_;
     settings_.input_height = sample.input_height;
     settings_.input_width = sample.input_width;
+    // The sample is counted as a whole or, if a part of it throws, not at all.
+    Counts counts{.num_samples = 1};
     const std::vector<Box> found = ReadBoxes(sample.outputs, settings_, settings_.score);
-    num_found_ += found.size();
+    counts.num_found = found.size();
     if (!sample.reference.empty()) {
-      has_reference_ = true;
+      counts.has_reference = true;
       const std::vector<Box> candidates =
           ReadBoxes(sample.reference, settings_, settings_.score * kCandidates);
-      const auto num_wanted = static_cast<size_t>(std::ranges::count_if(
+      counts.num_wanted = static_cast<size_t>(std::ranges::count_if(
           candidates, [&](const Box& box) { return box.score >= settings_.score; }));
-      num_wanted_ += num_wanted;
-      Compare(sample, std::span(candidates).first(num_wanted), found);
-      AddExpected(sample, candidates, found);
+      Compare(sample, std::span(candidates).first(counts.num_wanted), found, counts);
+      AddExpected(sample, candidates, found, counts.expected);
     }
-    AddLabelled(sample);
+    AddLabelled(sample, counts);
+    counts_.Add(counts);
   }
 
   TaskDrawing Draw(const TaskSample& sample) const override {
@@ -107,32 +171,35 @@ class DetectionMeter : public TaskMeter {
   }
 
   TaskReport Result() const override {
-    TaskReport report{.task = "detection", .num_samples = num_samples_};
+    TaskReport report{.task = "detection", .num_samples = counts_.num_samples};
     report.how =
         fmt::format("boxes of layout {}, scores from {:g}", settings_.layout, settings_.score);
-    if (has_reference_ && num_wanted_ + num_found_ == 0) {
+    if (counts_.has_reference && counts_.num_wanted + counts_.num_found == 0) {
       report.why_no_loss = fmt::format(
           "neither model gives a box with a score of {:g} in {}: give samples that hold objects, "
           "or a "
           "lower score (detection:score={:g})",
-          settings_.score, WithNoun(num_samples_, "sample"), settings_.score / 5);
-    } else if (has_reference_) {
-      const double f1 = F1(num_pairs_);
+          settings_.score, WithNoun(counts_.num_samples, "sample"), settings_.score / 5);
+    } else if (counts_.has_reference) {
+      const double f1 = F1(counts_.num_pairs);
       report.figures.push_back({"F1 with the float boxes", f1, {}});
-      report.figures.push_back(
-          {"boxes", static_cast<double>(num_found_), static_cast<double>(num_wanted_)});
-      report.SetLoss(1 - f1, "1 - F1 of boxes", "boxes", num_wanted_);
-      if (has_masks_) AddMasks(report);
-      if (num_wanted_ >= kLeastBoxes && num_wanted_ < kManyBoxes && num_samples_ > 1) {
-        report.figures.push_back({"expected F1 50-95", expected_.Model(), expected_.Reference()});
-        report.strict_loss = expected_.DropAtMost();
+      report.figures.push_back({"boxes", static_cast<double>(counts_.num_found),
+                                static_cast<double>(counts_.num_wanted)});
+      report.SetLoss(1 - f1, "1 - F1 of boxes", "boxes", counts_.num_wanted);
+      if (counts_.has_masks) AddMasks(report);
+      if (counts_.num_wanted >= kLeastBoxes && counts_.num_wanted < kManyBoxes &&
+          counts_.expected.num_samples() > 1) {
+        report.figures.push_back(
+            {"expected F1 50-95", counts_.expected.Model(), counts_.expected.Reference()});
+        report.strict_loss = counts_.expected.DropAtMost();
         report.strict_loss_name = "drop of expected F1, at most";
       }
     }
-    if (boxes_.images.empty()) return report;
-    report.figures.push_back({"labelled images", static_cast<double>(boxes_.images.size()), {}});
-    boxes_.AddTo(report, "");
-    if (!masks_.images.empty()) masks_.AddTo(report, " of masks");
+    if (counts_.boxes.images.empty()) return report;
+    report.figures.push_back(
+        {"labelled images", static_cast<double>(counts_.boxes.images.size()), {}});
+    counts_.boxes.AddTo(report, "");
+    if (!counts_.masks.images.empty()) counts_.masks.AddTo(report, " of masks");
     return report;
   }
 
@@ -141,45 +208,24 @@ class DetectionMeter : public TaskMeter {
     if (settings_.layout != same.settings_.layout || settings_.score != same.settings_.score) {
       FailOtherSettings();
     }
-    num_samples_ += same.num_samples_;
-    num_found_ += same.num_found_;
-    num_wanted_ += same.num_wanted_;
-    num_pairs_ += same.num_pairs_;
-    num_mask_pairs_ += same.num_mask_pairs_;
-    mask_ious_.Add(same.mask_ious_);
-    has_reference_ = has_reference_ || same.has_reference_;
-    has_masks_ = has_masks_ || same.has_masks_;
-    expected_.Add(same.expected_);
-    boxes_.Add(same.boxes_);
-    masks_.Add(same.masks_);
+    // Samples with and without a reference have no common loss.
+    if (counts_.num_samples > 0 && same.counts_.num_samples > 0 &&
+        counts_.has_reference != same.counts_.has_reference) {
+      FailOtherSettings();
+    }
+    counts_.Add(same.counts_);
   }
 
   void Write(ByteWriter& writer) const override {
     writer.Text(settings_.layout);
     writer.Number(std::bit_cast<uint64_t>(settings_.score));
-    for (const uint64_t count :
-         {num_samples_, num_found_, num_wanted_, num_pairs_, num_mask_pairs_}) {
-      writer.Compact(count);
-    }
-    mask_ious_.Write(writer);
-    for (const bool flag : {has_reference_, has_masks_}) writer.Number(static_cast<uint8_t>(flag));
-    expected_.Write(writer);
-    boxes_.Write(writer);
-    masks_.Write(writer);
+    counts_.Write(writer);
   }
 
   void Read(ByteReader& reader) override {
     settings_.layout = reader.Text();
     settings_.score = std::bit_cast<double>(reader.Number<uint64_t>());
-    for (uint64_t* const count :
-         {&num_samples_, &num_found_, &num_wanted_, &num_pairs_, &num_mask_pairs_}) {
-      *count = reader.Compact();
-    }
-    mask_ious_ = OrderlessSum::Read(reader);
-    for (bool* const flag : {&has_reference_, &has_masks_}) *flag = reader.Number<uint8_t>() != 0;
-    expected_ = ExpectedF1::Read(reader);
-    boxes_ = Precision::Read(reader);
-    masks_ = Precision::Read(reader);
+    counts_ = Counts::Read(reader);
   }
 
  private:
@@ -191,22 +237,23 @@ class DetectionMeter : public TaskMeter {
   static constexpr uint64_t kManyBoxes = 100, kLeastBoxes = 20;
 
   // Counts which boxes of both models are the same, and which of these have the same masks.
-  void Compare(const TaskSample& sample, std::span<const Box> wanted, std::span<const Box> found) {
+  void Compare(const TaskSample& sample, std::span<const Box> wanted, std::span<const Box> found,
+               Counts& counts) const {
     const auto pairs = PairBoxes(wanted, found, kSame);
-    num_pairs_ += pairs.size();
+    counts.num_pairs = pairs.size();
     const SampleOutput* const prototypes = PrototypesOf(sample.reference, settings_);
-    has_masks_ = prototypes != nullptr;
-    if (!has_masks_) return;
+    counts.has_masks = prototypes != nullptr;
+    if (!counts.has_masks) return;
     for (const auto& [i, j] : pairs) {
       const double iou = MaskIouOf(wanted[i], found[j], sample, *prototypes);
-      mask_ious_.Add(iou);
-      if (iou >= kSame) ++num_mask_pairs_;
+      counts.mask_ious.Add(iou);
+      if (iou >= kSame) ++counts.num_mask_pairs;
     }
   }
 
   // Adds the boxes as the float model believes in them.
   void AddExpected(const TaskSample& sample, std::span<const Box> candidates,
-                   std::span<const Box> found) {
+                   std::span<const Box> found, ExpectedF1& expected) const {
     ExpectedBoxes boxes;
     boxes.num_found = static_cast<double>(found.size());
     for (const Box& box : candidates) {
@@ -222,7 +269,7 @@ class DetectionMeter : public TaskMeter {
                                  : MaskIouOf(candidates[i], found[j], sample, *prototypes);
       boxes.right += candidates[i].score * ShareOfThresholds(overlap);
     }
-    expected_.Add(boxes);
+    expected.Add(boxes);
   }
 
   double MaskIouOf(const Box& wanted, const Box& found, const TaskSample& sample,
@@ -233,17 +280,19 @@ class DetectionMeter : public TaskMeter {
   }
 
   double F1(uint64_t num_pairs) const {
-    return 2 * static_cast<double>(num_pairs) / static_cast<double>(num_wanted_ + num_found_);
+    return 2 * static_cast<double>(num_pairs) /
+           static_cast<double>(counts_.num_wanted + counts_.num_found);
   }
 
   void AddMasks(TaskReport& report) const {
-    const double f1 = F1(num_mask_pairs_);
+    const double f1 = F1(counts_.num_mask_pairs);
     report.figures.push_back({"F1 with the float masks", f1, {}});
-    if (num_pairs_ > 0) {
-      report.figures.push_back(
-          {"IoU of paired masks, mean", mask_ious_.value() / static_cast<double>(num_pairs_), {}});
+    if (counts_.num_pairs > 0) {
+      report.figures.push_back({"IoU of paired masks, mean",
+                                counts_.mask_ious.value() / static_cast<double>(counts_.num_pairs),
+                                {}});
     }
-    report.SetLoss(1 - f1, "1 - F1 of masks", "boxes", num_wanted_);
+    report.SetLoss(1 - f1, "1 - F1 of masks", "boxes", counts_.num_wanted);
   }
 
   // Returns how the pixels of the labels lie in what the model saw.
@@ -288,7 +337,8 @@ class DetectionMeter : public TaskMeter {
     return boxes;
   }
 
-  void AddLabelled(const TaskSample& sample) {
+  // Adds the matches of a sample with labels.
+  void AddLabelled(const TaskSample& sample, Counts& counts) const {
     const CocoImage* const image = coco_.Of(sample.name);
     if (image == nullptr) return;
     const ImageFit fit = FitOf(*image, sample);
@@ -301,16 +351,18 @@ class DetectionMeter : public TaskMeter {
       // Precision counts boxes of every score, as far as they may matter.
       constexpr double kLeastScore = 0.001;
       const std::vector<Box> found = ReadBoxes(outputs, settings_, kLeastScore);
-      (boxes_.*images).push_back(MatchObjects(image->id, wanted, found, [&](size_t j, size_t i) {
-        return BoxOverlap(found[j], wanted[i]);
-      }));
+      (counts.boxes.*images)
+          .push_back(MatchObjects(image->id, wanted, found, [&](size_t j, size_t i) {
+            return BoxOverlap(found[j], wanted[i]);
+          }));
       if (!has_masks) return;
       std::vector<RunLengthMask> masks;
       for (const Box& box : found) masks.push_back(MaskOf(box, outputs, settings_, fit));
-      (masks_.*images).push_back(MatchObjects(image->id, wanted, found, [&](size_t j, size_t i) {
-        return wanted[i].is_crowd ? ShareWithin(masks[j], wanted_masks[i])
-                                  : MaskIou(masks[j], wanted_masks[i], 0);
-      }));
+      (counts.masks.*images)
+          .push_back(MatchObjects(image->id, wanted, found, [&](size_t j, size_t i) {
+            return wanted[i].is_crowd ? ShareWithin(masks[j], wanted_masks[i])
+                                      : MaskIou(masks[j], wanted_masks[i], 0);
+          }));
     };
     match(sample.outputs, &Precision::images);
     if (!sample.reference.empty()) match(sample.reference, &Precision::reference_images);
@@ -318,13 +370,8 @@ class DetectionMeter : public TaskMeter {
 
   DetectionSettings settings_;
   std::string fit_;
-  uint64_t num_samples_ = 0, num_found_ = 0, num_wanted_ = 0;
-  uint64_t num_pairs_ = 0, num_mask_pairs_ = 0;  // of boxes, and of those with the same masks
-  OrderlessSum mask_ious_;                       // of all pairs of boxes
-  bool has_reference_ = false, has_masks_ = false;
-  ExpectedF1 expected_;
   CocoLabels coco_;
-  Precision boxes_, masks_;  // of labelled images
+  Counts counts_;
 };
 
 }  // namespace

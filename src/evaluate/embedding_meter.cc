@@ -3,6 +3,7 @@
 #include <bit>
 #include <cmath>
 #include <iterator>
+#include <limits>
 #include <numeric>
 
 #include "base/content_hash.h"
@@ -118,7 +119,9 @@ Vector Pooled(const SampleOutput& output, std::span<const int64_t> mask, bool ta
 class EmbeddingMeter : public TaskMeter {
  public:
   EmbeddingMeter(const TaskSpec& spec, size_t output, std::map<std::string, std::string> texts)
-      : output_(output), texts_(std::move(texts)), k_(static_cast<size_t>(spec.Number("k", 10))) {
+      : output_(output),
+        texts_(std::move(texts)),
+        k_(static_cast<size_t>(spec.Integer("k", 10, 1, std::numeric_limits<int32_t>::max()))) {
     const std::string pool = spec.Text("pool", "mean");
     if (pool != "mean" && pool != "first" && pool != "none") {
       Fail(ErrorCode::kInvalidArgument, "pool '{}' is not one of mean|first|none", pool);
@@ -172,9 +175,11 @@ class EmbeddingMeter : public TaskMeter {
 
   void Read(ByteReader& reader) override {
     k_ = static_cast<size_t>(reader.Compact());
+    if (k_ == 0) reader.FailDamaged("no neighbours are compared");
     for (uint64_t* const count : {&num_samples_, &num_vectors_}) *count = reader.Compact();
     cosines_ = OrderlessSum::Read(reader);
     least_cosine_ = std::bit_cast<double>(reader.Number<uint64_t>());
+    if (!std::isfinite(least_cosine_)) reader.FailDamaged("the least cosine is not finite");
     kept_ = KeptSamples::Read(reader);
   }
 

@@ -78,12 +78,16 @@ void ExpectedF1::Write(ByteWriter& writer) const {
 }
 
 ExpectedF1 ExpectedF1::Read(ByteReader& reader) {
+  constexpr double kMostSum = 0x1p53;  // doubles count up to it without gaps
   ExpectedF1 expected;
   expected.samples_.resize(reader.Count(kMembers.size() * sizeof(uint64_t)));
   for (ExpectedBoxes& sample : expected.samples_) {
     for (double ExpectedBoxes::*const member : kMembers) {
       sample.*member = std::bit_cast<double>(reader.Number<uint64_t>());
-      if (!std::isfinite(sample.*member)) reader.FailDamaged("a sum of scores is no number");
+      // NaN fails both comparisons.
+      if (!(sample.*member >= 0 && sample.*member <= kMostSum)) {
+        reader.FailDamaged("a sum of scores is negative or too large");
+      }
     }
   }
   return expected;

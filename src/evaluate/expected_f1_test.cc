@@ -51,6 +51,16 @@ TEST(ExpectedF1, DoesNotDependOnTheOrderOfSamples) {
   EXPECT_EQ(ExpectedF1::Read(reader).DropAtMost(), one.DropAtMost());
 }
 
+TEST(ExpectedF1, RefusesWhatIsDamaged) {
+  EXPECT_EQ(Of({{}, {}}).num_samples(), 2u);
+  for (const double wrong : {-1.0, 0x1p54, double{INFINITY}, double{NAN}}) {
+    ByteWriter writer;
+    Of({{2, 1, wrong, 1, 1}}).Write(writer);
+    ByteReader reader(writer.bytes(), "file");
+    ExpectError(ErrorCode::kInvalidArgument, [&] { ExpectedF1::Read(reader); });
+  }
+}
+
 TEST(ExpectedF1, CountsThresholds) {
   EXPECT_DOUBLE_EQ(ShareOfThresholds(0.49), 0);
   EXPECT_DOUBLE_EQ(ShareOfThresholds(0.5), 0.1);

@@ -54,11 +54,15 @@ class Columns {
 
   bool empty() const { return all_.empty(); }
 
-  // Returns the energy of the errors over that of the spread; nothing if what is wanted does not
-  // vary and no error is infinite.
+  // Returns whether numbers are wanted whose squares are too large to add up, or no numbers.
+  bool IsTooLarge() const { return !std::isfinite(Spread()); }
+
+  // Returns the energy of the errors over that of the spread; nothing if no error is infinite, and
+  // what is wanted does not vary or is too large.
   std::optional<double> ErrorShare() const {
     const double errors = errors_.value(), spread = Spread();
     if (std::isinf(errors)) return errors;
+    if (!std::isfinite(spread)) return std::nullopt;
     // Means are rounded, by which numbers that are all the same have a spread next to nothing.
     constexpr double kRounding = 1e-30;
     if (spread <= kRounding * squares_.value()) return std::nullopt;
@@ -113,7 +117,7 @@ class Columns {
   }
 
   std::vector<Column> all_;
-  OrderlessSum squares_, errors_;  // of all columns
+  OrderlessSum squares_, errors_;  // sums over all columns
 };
 
 class RegressionMeter : public TaskMeter {
@@ -153,8 +157,12 @@ class RegressionMeter : public TaskMeter {
       report.figures.push_back({"error over the spread", std::sqrt(*share), {}});
       report.SetLoss(*share, "1 - R2");
     } else if (!against_float_.empty()) {
-      report.why_no_loss = fmt::format("the float model's numbers do not vary in {}: give more",
-                                       WithNoun(num_samples_, "sample"));
+      const std::string samples = WithNoun(num_samples_, "sample");
+      report.why_no_loss =
+          against_float_.IsTooLarge()
+              ? fmt::format("the float model's numbers are too large to add up their squares in {}",
+                            samples)
+              : fmt::format("the float model's numbers do not vary in {}: give more", samples);
     }
     if (num_classes_ > 0) {
       report.figures.push_back({"agreement of classes",

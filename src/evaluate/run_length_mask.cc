@@ -76,7 +76,8 @@ std::vector<uint32_t> CrossingsOf(std::span<const double> polygon, int64_t heigh
   return crossings;
 }
 
-void CheckPolygon(std::span<const double> polygon) {
+// Checks a polygon, and returns the steps on the fine grid that WalkEdge takes for its edges.
+double CheckPolygon(std::span<const double> polygon) {
   constexpr size_t kLeastNumbers = 6;  // three corners
   if (polygon.size() < kLeastNumbers || polygon.size() % 2 != 0) {
     Fail(ErrorCode::kInvalidArgument,
@@ -89,10 +90,28 @@ void CheckPolygon(std::span<const double> polygon) {
            RunLengthMask::kMostCoordinate, RunLengthMask::kMostCoordinate);
     }
   }
+  double num_steps = 0;
+  for (size_t i = 0; i < polygon.size(); i += 2) {
+    const size_t next = (i + 2) % polygon.size();
+    num_steps += kFiner * std::max(std::abs(polygon[next] - polygon[i]),
+                                   std::abs(polygon[next + 1] - polygon[i + 1]));
+  }
+  return num_steps;
+}
+
+// Checks the polygons of one mask. Edges cost time by their length also where they cross no column
+// of the image.
+void CheckPolygons(std::span<const std::vector<double>> polygons) {
+  double num_steps = 0;
+  for (const std::vector<double>& polygon : polygons) num_steps += CheckPolygon(polygon);
+  if (num_steps > RunLengthMask::kMostSteps) {
+    Fail(ErrorCode::kInvalidArgument,
+         "the edges of its polygons are {:.0f} pixels long, expected at most {:.0f}",
+         num_steps / kFiner, RunLengthMask::kMostSteps / kFiner);
+  }
 }
 
 RunLengthMask MaskOfPolygon(std::span<const double> polygon, int64_t height, int64_t width) {
-  CheckPolygon(polygon);
   std::vector<uint32_t> crossings = CrossingsOf(polygon, height, width);
   crossings.push_back(static_cast<uint32_t>(height * width));
   std::ranges::sort(crossings);
@@ -157,6 +176,7 @@ RunLengthMask RunLengthMask::FromCounts(int64_t height, int64_t width,
 RunLengthMask RunLengthMask::FromPolygons(int64_t height, int64_t width,
                                           std::span<const std::vector<double>> polygons) {
   RunLengthMask mask(height, width);
+  CheckPolygons(polygons);
   mask.Append(static_cast<uint64_t>(height * width), false);
   for (const std::vector<double>& polygon : polygons) {
     mask = Union(mask, MaskOfPolygon(polygon, height, width));

@@ -20,10 +20,12 @@ class RunLengthMask {
   // Returns the pixels that one of some polygons covers, {x, y, x, y, ...} in pixels, as rleFrPoly
   // of pycocotools finds them: bit for bit, on processors where that computes doubles one operation
   // at a time. Throws Error(kInvalidArgument) if a polygon has no three corners, or one outside of
-  // +-kMostCoordinate.
+  // +-kMostCoordinate, or if the edges of all polygons are too long: their longer sides have more
+  // than kMostSteps fifths of a pixel.
   static RunLengthMask FromPolygons(int64_t height, int64_t width,
                                     std::span<const std::vector<double>> polygons);
   static constexpr double kMostCoordinate = 1 << 17;
+  static constexpr double kMostSteps = 1 << 28;  // drawing them takes about a second
   // The most pixels of a mask.
   static constexpr int64_t kMostPixels = int64_t{1} << 28;
 
@@ -38,8 +40,8 @@ class RunLengthMask {
   bool operator==(const RunLengthMask&) const = default;
 
  private:
-  int64_t height_, width_;
-  uint64_t num_pixels_ = 0;  // that were added
+  int64_t height_ = 0, width_ = 0;  // sides in pixels
+  uint64_t num_pixels_ = 0;         // number of pixels that were added
   std::vector<uint32_t> counts_;
 };
 

@@ -67,6 +67,12 @@ TEST(RunLengthMask, RefusesWhatIsWrong) {
   EXPECT_THAT(polygon({1, 2, 3, 4, 5, 6, 7}), HasSubstr("an even number"));
   EXPECT_THAT(polygon({1, 2, 3, 4, 5, 1e6}), HasSubstr("the coordinate 1e+06"));
   EXPECT_THAT(polygon({1, 2, 3, 4, 5, NAN}), HasSubstr("the coordinate nan"));
+  // Each edge is short enough, and no edge crosses a column of pixels.
+  std::vector<double> upright;
+  for (int i = 0; i < 206; ++i)
+    upright.insert(upright.end(), {-1, i % 2 == 0 ? -131072. : 131072.});
+  EXPECT_THAT(polygon(upright),
+              HasSubstr("the edges of its polygons are 54001664 pixels long, expected at most"));
   EXPECT_THAT(message([] { CountsOfText("1~"); }), HasSubstr("damaged at run 1"));
   EXPECT_THAT(message([] { CountsOfText("P"); }), HasSubstr("ends within a number"));
   EXPECT_THAT(message([] { CountsOfText("o"); }), HasSubstr("ends within a number"));

@@ -329,6 +329,18 @@ double TaskSpec::Number(std::string_view key, double fallback) const {
                                  : ParseDouble(found->second, fmt::format("task setting {}", key));
 }
 
+int64_t TaskSpec::Integer(std::string_view key, int64_t fallback, int64_t least,
+                          int64_t most) const {
+  const double number = Number(key, static_cast<double>(fallback));
+  // NaN fails each comparison.
+  if (!(number >= static_cast<double>(least) && number <= static_cast<double>(most) &&
+        number == std::floor(number))) {
+    Fail(ErrorCode::kInvalidArgument, "task setting {} is {}, expected an integer from {} to {}",
+         key, Text(key), least, most);
+  }
+  return static_cast<int64_t>(number);
+}
+
 TaskSpec ParseTask(std::string_view text) {
   TaskSpec spec;
   const size_t colon = text.find(':');

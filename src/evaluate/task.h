@@ -57,6 +57,9 @@ struct TaskSpec {
   // Return a setting, or `fallback` without it. Throw Error(kInvalidArgument) if it is no number.
   std::string Text(std::string_view key, std::string fallback = "") const;
   double Number(std::string_view key, double fallback) const;
+  // Returns a setting, or `fallback` without it. Throws Error(kInvalidArgument) naming the setting
+  // if it is no integer from `least` to `most`. REQUIRES: doubles hold both bounds exactly.
+  int64_t Integer(std::string_view key, int64_t fallback, int64_t least, int64_t most) const;
 };
 // Reads "auto", or "detection:layout=yolo8,score=0.25". Throws Error(kInvalidArgument) naming the
 // word that is wrong, with the nearest.
@@ -131,13 +134,16 @@ struct TaskReport {
   std::string strict_loss_name = "";
   std::optional<NeighbourReport> neighbours = {};
 
-  // Sets the loss, in place of one that was there or of the reason why there was none.
+  // Sets the loss, in place of one that was there or of the reason why there was none. The strict
+  // loss of the one before goes with it.
   void SetLoss(double value, std::string name, std::string counted = "", uint64_t count = 0) {
     loss = value;
     loss_name = std::move(name);
     why_no_loss.clear();
     items = std::move(counted);
     num_items = count;
+    strict_loss.reset();
+    strict_loss_name.clear();
   }
 };
 constexpr auto FieldsOf(const TaskReport*) {

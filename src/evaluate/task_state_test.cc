@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <fstream>
 #include <functional>
@@ -12,6 +13,8 @@
 #include "base/paths.h"
 #include "base/scratch_folder.h"
 #include "base/test_support.h"
+#include "evaluate/expected_f1.h"
+#include "evaluate/metrics.h"
 #include "evaluate/task_meters.h"
 
 namespace bitpress::evaluate {
@@ -213,6 +216,68 @@ TEST_F(TaskStateTest, AddsOnlyWhatBelongsTogether) {
   EXPECT_THAT(message([&](auto& other) { other = StateOf(layout, {1}); }),
               HasSubstr("same settings of the task"));
   EXPECT_EQ(SettingsText(ParseTask("detection:labels=/a/b.json,score=0.4")), "labels,score=0.4");
+}
+
+// Returns the bytes of a detection meter with these counts, without labels.
+std::string DetectionBytes(const std::vector<uint64_t>& counts, size_t num_expected) {
+  ByteWriter writer;
+  writer.Text("end2end");
+  writer.Number(std::bit_cast<uint64_t>(0.25));
+  for (const uint64_t count : counts) writer.Compact(count);
+  OrderlessSum().Write(writer);
+  writer.Number(uint8_t{1});
+  writer.Number(uint8_t{0});
+  ExpectedF1 expected;
+  for (size_t i = 0; i < num_expected; ++i) expected.Add(ExpectedBoxes{});
+  expected.Write(writer);
+  for (int i = 0; i < 4; ++i) writer.Compact(0);  // images of boxes and of masks, of both models
+  return std::move(writer.bytes());
+}
+
+TEST_F(TaskStateTest, RefusesCountsOfBoxesThatContradictEachOther) {
+  const auto report = [](const std::vector<uint64_t>& counts, size_t num_expected) {
+    return TaskState{Task::kDetection, "", "y", DetectionBytes(counts, num_expected)}.Report();
+  };
+  // Samples, boxes of the model and of the float model, pairs, pairs of masks.
+  EXPECT_TRUE(report({2, 30, 31, 30, 0}, 2).strict_loss);
+  EXPECT_FALSE(report({2, 30, 31, 30, 0}, 1).strict_loss);
+  const auto message = [&](const std::vector<uint64_t>& counts, size_t num_expected) {
+    return ExpectError(ErrorCode::kInvalidArgument, [&] { report(counts, num_expected); });
+  };
+  EXPECT_THAT(message({2, 30, 31, 30, 0}, 3), HasSubstr("more samples have expected boxes"));
+  EXPECT_THAT(message({2, 30, 31, 31, 0}, 2), HasSubstr("more pairs than boxes"));
+  EXPECT_THAT(message({2, 30, 31, 30, 31}, 2), HasSubstr("more pairs than boxes"));
+}
+
+TEST_F(TaskStateTest, LeavesOutWholeSamples) {
+  std::ofstream(Path("sized.json"))
+      << R"({"categories": [{"id": 0}], "annotations": [], "images": )"
+      << R"([{"id": 1, "file_name": "1.npy", "width": 32, "height": 32}]})";
+  const auto meter =
+      MakeDetectionMeter(ParseTask("detection:labels=" + Path("sized.json")), "end2end");
+  const OwnedSample wrong = BoxesSample(1), right = BoxesSample(2);
+  meter->Add(right.Shown());
+  ByteWriter before, after;
+  meter->Write(before);
+  EXPECT_THAT(ExpectError(ErrorCode::kInvalidArgument, [&] { meter->Add(wrong.Shown()); }),
+              HasSubstr("the labels are for 32x32 pixels"));
+  meter->Write(after);
+  EXPECT_EQ(after.bytes(), before.bytes());
+}
+
+TEST_F(TaskStateTest, RefusesEmbeddingsWithoutNeighboursOrCosines) {
+  const auto message = [](uint64_t k, double least_cosine) {
+    ByteWriter writer;
+    for (const uint64_t count : {k, uint64_t{1}, uint64_t{1}}) writer.Compact(count);
+    OrderlessSum().Write(writer);
+    writer.Number(std::bit_cast<uint64_t>(least_cosine));
+    writer.Compact(0);
+    return ExpectError(ErrorCode::kInvalidArgument, [&] {
+      TaskState{Task::kEmbedding, "", "y", writer.bytes()}.Report();
+    });
+  };
+  EXPECT_THAT(message(0, 1), HasSubstr("no neighbours"));
+  EXPECT_THAT(message(10, NAN), HasSubstr("the least cosine is not finite"));
 }
 
 TEST_F(TaskStateTest, RefusesWhatIsDamaged) {

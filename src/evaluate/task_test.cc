@@ -403,6 +403,29 @@ TEST(Task, SaysWhenItMeasuresNothing) {
               HasSubstr("one class"));
   EXPECT_THAT(result(*MakeRegressionMeter(ParseTask("regression"), 0), {3}, {1}),
               HasSubstr("do not vary"));
+  EXPECT_THAT(result(*MakeRegressionMeter(ParseTask("regression"), 0), {1e200}, {1}),
+              HasSubstr("too large to add up their squares in 1 sample"));
+}
+
+TEST(Task, RefusesSettingsOutOfTheirRange) {
+  for (const std::string blank : {"2147483647", "-1", "0.5", "nan"}) {
+    EXPECT_THAT(ExpectError(ErrorCode::kInvalidArgument,
+                            [&] { MakeTextMeter(ParseTask("text:blank=" + blank), 0); }),
+                HasSubstr("blank"));
+  }
+  EXPECT_THAT(ExpectError(ErrorCode::kInvalidArgument,
+                          [] { MakeEmbeddingMeter(ParseTask("embedding:k=0"), 0); }),
+              HasSubstr("task setting k is 0, expected an integer from 1"));
+}
+
+TEST(Task, HasTheStrictLossOfItsLossAlone) {
+  TaskReport report;
+  report.SetLoss(0.1, "1 - F1 of boxes", "boxes", 30);
+  report.strict_loss = 0.05;
+  report.strict_loss_name = "drop of expected F1, at most";
+  report.SetLoss(0.2, "drop of mAP");
+  EXPECT_FALSE(report.strict_loss);
+  EXPECT_EQ(report.strict_loss_name, "");
 }
 
 TEST(Task, IsFoundFromTheOutputs) {

@@ -57,8 +57,9 @@ class TextMeter : public TaskMeter {
  public:
   TextMeter(const TaskSpec& spec, size_t output, const std::vector<std::string>& characters)
       : output_(output), characters_(characters) {
-    const double blank = spec.Number("blank", -1);
-    if (blank >= 0) blank_ = static_cast<int64_t>(blank);
+    // The files of evaluations hold blank + 1 as a class, see ReadCode.
+    constexpr int64_t kMostBlank = std::numeric_limits<int32_t>::max() - 1;
+    if (spec.settings.contains("blank")) blank_ = spec.Integer("blank", 0, 0, kMostBlank);
     if (const std::string file = spec.Text("vocabulary"); !file.empty()) ReadVocabulary(file);
     if (const std::string labels = spec.Text("labels"); !labels.empty()) {
       if (vocabulary_.empty() && characters_.empty()) {
