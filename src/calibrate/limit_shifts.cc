@@ -69,7 +69,8 @@ std::vector<std::string> LimitShifts(const plan::TargetProfile& profile, const g
   const bool has_any = std::ranges::any_of(resolved.plan.tensors, HasPowersOfTwo);
   if (!has_any || !plan::HasRulesOfShifts(profile)) return {};
   plan::QuantPlan known = KnownScales(resolved, model, pool);
-  std::map<size_t, std::string> changed;  // the last rule, by rows
+  std::map<size_t, formats::QParams> first;  // of the rows that change
+  std::map<size_t, std::string> changed;     // the last rule, by rows
   for (int round = 0; round < kMostRounds; ++round) {
     const std::vector<plan::ScaleChange> changes = plan::ScalesToChange(profile, known, model);
     bool is_changed = false;
@@ -82,7 +83,10 @@ std::vector<std::string> LimitShifts(const plan::TargetProfile& profile, const g
             resolved.plan.tensors[i].integer && resolved.plan.tensors[i].integer->params;
         if (is_given || !row.integer || !row.integer->params || !ShareScale(row, *change.row))
           continue;
-        row.integer->params->scale = std::ldexp(row.integer->params->scale, change.bits);
+        const float scale = std::ldexp(row.integer->params->scale, change.bits);
+        if (!std::isnormal(scale)) continue;  // a dead layer
+        first.emplace(i, *row.integer->params);
+        row.integer->params->scale = scale;
         changed[i] = change.says;
         done[&row] = change.bits;
         is_changed = true;
@@ -94,6 +98,7 @@ std::vector<std::string> LimitShifts(const plan::TargetProfile& profile, const g
   for (const auto& [i, says] : changed) {
     const TensorPlan& row = known.tensors[i];
     const formats::QParams& params = *row.integer->params;
+    if (params == first[i]) continue;
     if (row.role == plan::Role::kActivation) {
       resolved.scales[plan::ScaleKeyOf(row)] = params;
     } else {

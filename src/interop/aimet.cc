@@ -97,11 +97,11 @@ Decision FromList(const std::string& name, const json& list, std::vector<std::st
   }
   std::vector<double> scales;
   std::vector<int64_t> zero_points;
+  NoteUnread(list[0], {"bitwidth", "dtype", "is_symmetric", "max", "min", "offset", "scale"},
+             fmt::format("'{}': ", name), notes);
   for (const json& item : list) {
     ObjectReader reader(item, "encoding");
     const int64_t bits = reader.Int("bitwidth");
-    NoteUnread(item, {"bitwidth", "dtype", "is_symmetric", "max", "min", "offset", "scale"},
-               fmt::format("'{}': ", name), notes);
     if (reader.Has("dtype") && IsFloat(reader.String("dtype"))) {
       decision.format = FloatName(bits);
       return decision;
@@ -262,6 +262,7 @@ Decision FromQuantizeLinear(const json& item, std::vector<std::string>& notes) {
       std::vector<int64_t> zero_points(scales.size(), 0);
       if (item.contains("y_zero_point")) {
         zero_points = WholeNumbers(ArrayOf(item["y_zero_point"]).values);
+        if (zero_points.size() == 1) zero_points.resize(scales.size(), zero_points[0]);
         decision.is_symmetric = std::ranges::all_of(zero_points, [](int64_t z) { return z == 0; });
       }
       SetParams(scales, zero_points, decision);

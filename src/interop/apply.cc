@@ -1,7 +1,10 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <optional>
 #include <set>
+#include <span>
+#include <string>
 
 #include "base/error.h"
 #include "formats/format_spec.h"
@@ -47,6 +50,27 @@ void CheckParams(const Decision& decision, const formats::FormatSpec& spec) {
   }
 }
 
+// Returns why the weight cannot take the scales that a file gives its blocks, "" if it can. Some
+// tools write negative scales and zeros, and one scale for all positions of a kernel.
+std::string WhyNoBlockScales(const Decision& decision, const TensorPlan& row,
+                             const graph::Model& model) {
+  const auto is_no_scale = [](const formats::QParams& params) {
+    return !(params.scale > 0 && std::isfinite(params.scale));
+  };
+  if (std::ranges::any_of(decision.params, is_no_scale)) return "some are not above 0";
+  const std::optional<int64_t> given = decision.axis ? decision.axis : row.axis;
+  if (!given || !model.IsInitializer(row.value) || decision.block_size < 1) return "";
+  const std::span<const int64_t> dims = model.Initializer(row.value).dims;
+  const int64_t axis = *given < 0 ? *given + std::ssize(dims) : *given;
+  if (axis < 0 || axis >= std::ssize(dims)) return "";
+  const int64_t length = dims[static_cast<size_t>(axis)];
+  const int64_t num_blocks =
+      length / decision.block_size + (length % decision.block_size == 0 ? 0 : 1);
+  const int64_t expected = length == 0 ? 0 : NumElements(dims) / length * num_blocks;
+  if (expected == std::ssize(decision.params)) return "";
+  return fmt::format("the file has {}, and the weight {} blocks", decision.params.size(), expected);
+}
+
 // Returns the decision with one scale for all channels, whose range covers those of all.
 Decision WithOneScale(Decision decision) {
   const formats::FormatSpec spec = formats::FindFormat(decision.format);
@@ -82,6 +106,15 @@ void TakeInteger(const Decision& decision, const formats::FormatSpec& spec, Tens
   taken.granularity = decision.granularity;
   taken.block_size = decision.block_size;
   taken.is_symmetric = decision.is_symmetric;
+  // Symmetric codes have their zero in the middle.
+  const int64_t middle =
+      formats::QParamsForRange(0, 0, {spec.element_type, /*is_symmetric=*/true}).zero_point;
+  const auto is_middle = [&](const formats::QParams& params) {
+    return params.zero_point == middle;
+  };
+  if (decision.granularity != Granularity::kPerTensor) {
+    taken.is_symmetric = taken.is_symmetric && std::ranges::all_of(decision.params, is_middle);
+  }
   if (decision.granularity == Granularity::kPerTensor) {
     row.axis.reset();
     if (!decision.params.empty()) taken.params = decision.params.front();
@@ -253,7 +286,7 @@ QuantPlan AsPlan(const Decisions& decisions) {
       if (decision.granularity == Granularity::kPerTensor && !decision.params.empty()) {
         row.integer->params = decision.params.front();
       }
-      if (decision.granularity == Granularity::kPerAxis) {
+      if (decision.granularity != Granularity::kPerTensor) {
         row.integer->channel_params = decision.params;
       }
       if (decision.is_dynamic) row.integer->range = plan::ParseRangeMethod("dynamic");
@@ -289,6 +322,17 @@ ImportReport Apply(const Decisions& decisions, const graph::Model& model, QuantP
                               !decision.params.empty() && row->role == plan::Role::kActivation;
         if (has_many) joined.push_back(decision.value);
         if (IsAnother(decision, *row, model)) others.push_back(row->value);
+        const bool has_block_scales =
+            decision.granularity == Granularity::kPerBlock && !decision.params.empty();
+        const std::string why =
+            has_block_scales ? WhyNoBlockScales(decision, *row, model) : std::string();
+        if (!why.empty()) {
+          report.notes.push_back(fmt::format("'{}': the scales of its blocks are chosen anew: {}",
+                                             decision.value, why));
+          Decision without = decision;
+          without.params.clear();
+          return Take(without, *row);
+        }
         Take(has_many ? WithOneScale(decision) : decision, *row);
       });
       named.insert(row);

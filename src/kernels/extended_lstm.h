@@ -40,12 +40,10 @@ struct ExtendedLstmTensors {
 // Computes with given scales. The outputs equal those of Quark 0.13 on x86 bit for bit, if both use
 // the same std::tanh of the C library, whose last bit is not specified. These are properties of
 // Quark's operator, not of an LSTM:
-// - Where scale of x * scale of w (or of y and r) is a power of two, the sums of their products
-// have
-//   the wrong sign, because 32768 is taken as a 16-bit integer.
-// - An output zero point below 32767 counts as one more in the operator and not in the conversion
-// of
-//   its outputs.
+// - Sums of products have the wrong sign where the scale of x times that of w (or those of y and r)
+//   is a power of two, because 32768 is taken as a 16-bit integer.
+// - An output zero point below 32767 counts as one more in the operator, and not where its outputs
+//   are converted.
 // - Output codes beyond 16 bits wrap.
 class ExtendedLstm {
  public:

@@ -294,8 +294,7 @@ std::string WhyNoOperator(OperatorSet operators, const FormatSpec& spec) {
   if (spec.is_integer() && spec.has_wider_onnx_type()) {
     return fmt::format(
         "{} is for weights: QuantizeLinear gives no codes of {} bits; use activations=none, or "
-        "another "
-        "format",
+        "another format",
         spec.name, spec.element_bits);
   }
   if (operators == OperatorSet::kBitpress || spec.is_integer()) return "";

@@ -355,7 +355,8 @@ Found SumShiftOf(const Node& node, const PlannedModel& planned) {
 // Returns the number of bits behind the point of codes with a scale.
 Found FractionBits(std::optional<double> log2_scale, std::string_view text) {
   if (!log2_scale) return {};
-  return Number(-*log2_scale, fmt::format("{} with {} bits behind the point", text, -*log2_scale));
+  const double bits = 0.0 - *log2_scale;
+  return Number(bits, fmt::format("{} with {} bits behind the point", text, bits));
 }
 
 // Returns whether a Mul is a HardSwish: one input is a HardSigmoid of the other. Q/DQ pairs may
@@ -656,9 +657,9 @@ const TensorPlan* PlannedModel::RowOfOutput(const Node& node) const {
     const auto found = values_.find(value);
     if (found != values_.end()) return found->second;
     const std::vector<graph::Use> uses = model_.AllUses(value);
-    const bool is_followed =
-        uses.size() == 1 && (ops::IsQuantize(uses[0].node) || ops::IsDequantize(uses[0].node) ||
-                             std::ranges::count(kBehind, uses[0].node.op_type()) != 0);
+    const bool is_followed = uses.size() == 1 && uses[0].input_index == 0 &&
+                             (ops::IsQuantize(uses[0].node) || ops::IsDequantize(uses[0].node) ||
+                              std::ranges::count(kBehind, uses[0].node.op_type()) != 0);
     if (!is_followed) break;
     value = uses[0].node.output(0);
   }

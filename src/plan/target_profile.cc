@@ -54,6 +54,10 @@ Condition ReadCondition(ObjectReader& reader, const ConditionRow& row) {
          is_range ? "two numbers, the least and the largest" : "one number",
          condition.numbers.size());
   }
+  if (is_range && !(condition.numbers[0] <= condition.numbers[1])) {
+    Fail(ErrorCode::kInvalidArgument, "'{}': the least number, {}, is above the largest, {}", key,
+         condition.numbers[0], condition.numbers[1]);
+  }
   if (row.kind == ArgumentKind::kMultiple && condition.numbers[0] < 1) {
     Fail(ErrorCode::kInvalidArgument, "'{}' must be 1 or more", key);
   }
@@ -403,7 +407,9 @@ std::vector<ScaleChange> ScalesToChange(const TargetProfile& profile, const Quan
         const double wanted = std::clamp(number, condition.numbers[0], condition.numbers[1]);
         const Adjusted adjusted = row.adjusted(node, planned);
         if (wanted == number || adjusted.row == nullptr) continue;
-        const auto bits = static_cast<int>(std::lround(wanted - number)) * adjusted.growth;
+        constexpr double kMostBits = 300;  // floats have fewer powers of two
+        const double missing = std::clamp(wanted - number, -kMostBits, kMostBits);
+        const int bits = static_cast<int>(std::lround(missing)) * adjusted.growth;
         changes.push_back({adjusted.row, bits, rule.says});
       }
     }

@@ -188,6 +188,7 @@ std::optional<NativeForm> NativeFormOf(const graph::Model& model, const graph::N
     if (!is_matmul && type == DataType::kUInt8) form->row_length *= 8 / form->bits;
     // Other writers choose other types for the same numbers.
     if (form->code_type() != type) return std::nullopt;
+    NumElements(form->code_dims());  // throws if a product of sizes overflows
     if (!parts.widened.empty()) {
       form->is_widened = IsWidened(*ops::WidenerOf(model, parts.widened), *form);
       if (!form->is_widened) return std::nullopt;

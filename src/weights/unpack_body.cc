@@ -108,10 +108,12 @@ std::string UnpackBody::SpareStream(const std::string& bytes, const formats::Pac
   const std::string spare =
       Add("Div", {bytes, Int32s(what + "_spare_unit", {1 << (8 - group.spare_bits)})},
           what + "_spare_bits");
-  const std::string weighted =
-      Add("Mul", {spare, Int32s(what + "_spare_weights", weights)}, what + "_spare_weighted");
-  return Add("ReduceSum", {weighted, Int64s(what + "_last_axis", {-1})}, what + "_spare_stream",
-             {{"keepdims", int64_t{1}}});
+  // A product, because ONNX Runtime's ReduceSum leaves the shape as it is where there are no bytes.
+  const std::string column =
+      Add("Reshape",
+          {Int32s(what + "_spare_weights", weights), Int64s(what + "_column_shape", {-1, 1})},
+          what + "_spare_column");
+  return Add("MatMul", {spare, column}, what + "_spare_stream");
 }
 
 // Adds the codes made of the spare high bits of a group's bytes, behind the codes within the bytes.
@@ -130,7 +132,7 @@ std::string UnpackBody::AddSpare(const std::string& bytes, const std::string& va
   const auto num_codes = static_cast<int64_t>(table.size());
   const std::string others =
       Add("Gather", {Table(what + "_of_code", {num_codes}, table), codes}, what + "_of_spare_bits");
-  // There may be no group at all, which a dimension of -1 behind one of 0 could not say.
+  // There may be no group at all, and a shape of [0, -1] would be ambiguous.
   const auto num_whole = static_cast<int64_t>(group.num_bytes * group.codes_per_byte);
   const std::string rows =
       Add("Reshape", {values, Int64s(what + "_rows_shape", {-1, num_whole})}, what + "_rows");

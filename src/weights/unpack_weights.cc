@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <map>
 #include <memory>
+#include <set>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -247,9 +249,16 @@ size_t UnpackWeights(Model& model, ThreadPool& pool, const ProgressSink& progres
   for (const auto& [node, form] : native) UnpackNative(model, node, form, weights, pool, step);
   for (const auto& [node, forms] : experts) UnpackExperts(model, node, forms, pool, step);
   const size_t num_standard = DecodeStandard(model, pool, step);
+  // A product that is not decoded here keeps what widens its codes.
+  std::set<std::string> called;
+  for (const Node& node : model.AllNodes()) {
+    if (node.domain() == "bitpress") called.insert(node.op_type());
+  }
   for (const auto& [domain, name] : model.Functions()) {
     const bool is_decoder = name.starts_with("Unpack_") || name.starts_with(ops::kWidenPrefix);
-    if (domain == "bitpress" && is_decoder) model.RemoveFunction(domain, name);
+    if (domain == "bitpress" && is_decoder && !called.contains(name)) {
+      model.RemoveFunction(domain, name);
+    }
   }
   count->num_weights = nodes.size() + weights.size() + 2 * experts.size() + num_standard;
   return count->num_weights;

@@ -251,11 +251,29 @@ def test_scales_of_blocks_are_kept(source, bitpress, tmp_path):
     np.testing.assert_array_equal(found["w_codes"].astype(np.uint8), codes)
     np.testing.assert_array_equal(found["w_scale"], scales)
     np.testing.assert_array_equal(found["w_zero_point"].astype(np.uint8), zeros)
-    entry["y_scale"] = scales[:2].tolist()
-    decisions = tmp_path / "short.json"
-    decisions.write_text(json.dumps({"version": "2.0.0", "encodings": [{**entry, "y_zero_point": zeros[:2].tolist()}]}))
-    bitpress.ok("plan", network, "--config", "INT8_WEIGHTS", "--import", decisions, "-o", tmp_path / "plan.json")
-    assert "'w' takes 32 scales, not the 16" in bitpress.error("quantize", network, "-o", tmp_path / "q.onnx", "--plan", tmp_path / "plan.json")
+
+
+def test_scales_of_blocks_that_do_not_fit_are_chosen_anew(bitpress, tmp_path):
+    _, scales, zeros, floats = block_weight(np.random.default_rng(9))
+    product = onnx.helper.make_node("MatMul", ["x", "w"], ["y"], "layer")
+    network = models.save(models.make_model([product], [("x", ["N", 64])], [("y", ["N", 8])], {"w": floats}), tmp_path / "network.onnx")
+    decisions = tmp_path / "decisions.json"
+    entry = {"name": "w", "output_dtype": "uint4", "axis": 0, "block_size": 16, "y_scale": scales.tolist(), "y_zero_point": zeros.tolist()}
+
+    def imported(**changed):
+        decisions.write_text(json.dumps({"version": "2.0.0", "encodings": [{**entry, **changed}]}))
+        done = bitpress.run("plan", network, "--config", "INT8_WEIGHTS", "--import", decisions, "-o", tmp_path / "plan.json")
+        assert done.returncode == 0, done.stderr
+        bitpress.ok("quantize", network, "-o", tmp_path / "q.onnx", "--plan", tmp_path / "plan.json")
+        return done.stderr + done.stdout, rows_of(tmp_path / "plan.json")["w"]
+
+    text, row = imported(y_scale=scales[:2].tolist(), y_zero_point=zeros[:2].tolist())
+    assert "'w': the scales of its blocks are chosen anew: the file has 16, and the weight 32 blocks" in text and "scale" not in row
+    text, row = imported(y_scale=(-scales).tolist())
+    assert "chosen anew: some are not above 0" in text and "scale" not in row
+    # Codes whose zero is 0 are not symmetric in an unsigned type, whose middle is 8.
+    text, row = imported(y_zero_point=np.zeros_like(zeros).tolist())
+    assert "anew" not in text and row["symmetric"] is False and set(row["zero_point"]) == {0}
     decisions.write_text(json.dumps({"version": "2.0.0", "encodings": [{**entry, "y_scale": [[0.1, 0.2], [0.3]]}]}))
     assert "tensor 'w': lists of different lengths" in bitpress.error("plan", network, "--config", "INT8_WEIGHTS", "--import", decisions)
 
