@@ -7,6 +7,7 @@
 #include "base/atomic_file.h"
 #include "base/error.h"
 #include "base/paths.h"
+#include "base/text.h"
 
 namespace bitpress::evaluate {
 namespace {
@@ -156,19 +157,25 @@ CocoImage ImageOf(const Json& json) {
   return image;
 }
 
-// Returns whether masks can be measured. They are with all labels and images or with none, so that
+// Finds whether masks can be measured. They are with all labels and images or with none, so that
 // no evaluation ends at a label that has boxes alone. The found objects of an image without labels
 // need its size, too.
-bool HasMasks(const std::map<std::string, CocoImage>& images) {
-  bool has_label = false;
-  for (const auto& [name, image] : images) {
-    has_label = has_label || !image.annotations.empty();
-    if (image.width == 0 || image.height == 0) return false;
+void FindMasks(CocoLabels& labels) {
+  size_t num_with = 0, num_without = 0, num_without_size = 0;
+  for (const auto& [name, image] : labels.images) {
+    num_without_size += image.width == 0 || image.height == 0 ? 1 : 0;
     for (const CocoAnnotation& annotation : image.annotations) {
-      if (!annotation.segmentation.IsGiven()) return false;
+      ++(annotation.segmentation.IsGiven() ? num_with : num_without);
     }
   }
-  return has_label;
+  labels.has_masks = num_with > 0 && num_without + num_without_size == 0;
+  if (num_with == 0 || labels.has_masks) return;
+  labels.why_no_masks =
+      num_without > 0
+          ? fmt::format("{} {} no segmentation", WithNoun(num_without, "annotation"),
+                        num_without == 1 ? "has" : "have")
+          : fmt::format("{} {} no width and height", WithNoun(num_without_size, "image"),
+                        num_without_size == 1 ? "has" : "have");
 }
 
 void ReadInto(const Json& coco, CocoLabels& labels) {
@@ -191,7 +198,7 @@ void ReadInto(const Json& coco, CocoLabels& labels) {
       AddAnnotation(annotation, classes, labels.images.at(name->second));
     });
   }
-  labels.has_masks = HasMasks(labels.images);
+  FindMasks(labels);
 }
 
 }  // namespace

@@ -40,6 +40,8 @@ struct CocoLabels {
   // Masks can be measured: there are labels, each has a segmentation that is not empty, and each
   // image has its width and height. Otherwise the boxes alone are measured.
   bool has_masks = false;
+  // The reason why labels with segmentations have no masks, as a clause; "" otherwise.
+  std::string why_no_masks = {};
 
   // Returns the labels of a sample, whose file may be listed with its folders or without; null:
   // none.

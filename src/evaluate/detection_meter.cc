@@ -174,6 +174,9 @@ class DetectionMeter : public TaskMeter {
     TaskReport report{.task = "detection", .num_samples = counts_.num_samples};
     report.how =
         fmt::format("boxes of layout {}, scores from {:g}", settings_.layout, settings_.score);
+    if (counts_.has_masks && !coco_.why_no_masks.empty()) {
+      report.how += "; masks are not compared with the labels: " + coco_.why_no_masks;
+    }
     if (counts_.has_reference && counts_.num_wanted + counts_.num_found == 0) {
       report.why_no_loss = fmt::format(
           "neither model gives a box with a score of {:g} in {}: give samples that hold objects, "

@@ -170,14 +170,18 @@ def test_wrong_masks_of_labels_are_errors(bitpress, detector, tmp_path):
     for segmentation, message in [([[1, 2, 3, 4]], "a polygon has 4 numbers"), ([[1, 2, 3, 4, 5, 1e9]], "the coordinate 1e+09"),
                                   ({"size": [64, 64], "counts": [7]}, "runs of 7 pixels do not make a mask of 64 times 64"),
                                   ({"size": [64, 63], "counts": [7]}, "its mask has 63x64 pixels, its image 64x64"),
-                                  ({"size": [64, 64], "counts": "P"}, "ends within a number"), ({"size": [64, 64], "counts": "~"}, "is damaged"),
-                                  ([], "it has no segmentation, and others have")]:
+                                  ({"size": [64, 64], "counts": "P"}, "ends within a number"), ({"size": [64, 64], "counts": "~"}, "is damaged")]:
         labels["annotations"][0]["segmentation"] = segmentation
         path.write_text(json.dumps(labels))
         found = bitpress.error("evaluate", detector, "--data", tmp_path / "data", "--task", f"detection:layout=end2end,fit=letterbox,labels={path}")
-        assert message in found and "instances.json" in found and "label 12" in found, found
-    # Without any mask in the labels, boxes are measured alone.
+        assert message in found and "instances.json" in found and "annotation 12" in found, found
+    # Boxes are measured alone if a label has no mask, which is said, and if none has.
+    labels["annotations"][0]["segmentation"] = []
+    path.write_text(json.dumps(labels))
+    found = evaluate(bitpress, detector, tmp_path / "data", path)
+    assert found["loss_name"] == "drop of mAP" and "masks are not compared with the labels: 1 annotation has no segmentation" in found["how"]
     for annotation in labels["annotations"]:
         annotation["segmentation"] = []
     path.write_text(json.dumps(labels))
-    assert evaluate(bitpress, detector, tmp_path / "data", path)["loss_name"] == "drop of mAP"
+    found = evaluate(bitpress, detector, tmp_path / "data", path)
+    assert found["loss_name"] == "drop of mAP" and "not compared" not in found["how"]
