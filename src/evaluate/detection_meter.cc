@@ -129,6 +129,7 @@ class DetectionMeter : public TaskMeter {
     }
     if (const std::string labels = spec.Text("labels"); !labels.empty()) {
       coco_ = ReadCocoLabels(labels);
+      categories_ = coco_.categories;
     }
   }
 
@@ -211,6 +212,10 @@ class DetectionMeter : public TaskMeter {
     if (settings_.layout != same.settings_.layout || settings_.score != same.settings_.score) {
       FailOtherSettings();
     }
+    if (categories_ != same.categories_) {
+      Fail(ErrorCode::kInvalidArgument,
+           "their labels have different categories: measure all parts with labels of one list");
+    }
     // Samples with and without a reference have no common loss.
     if (counts_.num_samples > 0 && same.counts_.num_samples > 0 &&
         counts_.has_reference != same.counts_.has_reference) {
@@ -222,12 +227,14 @@ class DetectionMeter : public TaskMeter {
   void Write(ByteWriter& writer) const override {
     writer.Text(settings_.layout);
     writer.Number(std::bit_cast<uint64_t>(settings_.score));
+    writer.Number(categories_);
     counts_.Write(writer);
   }
 
   void Read(ByteReader& reader) override {
     settings_.layout = reader.Text();
     settings_.score = std::bit_cast<double>(reader.Number<uint64_t>());
+    categories_ = reader.Number<uint64_t>();
     counts_ = Counts::Read(reader);
   }
 
@@ -374,6 +381,7 @@ class DetectionMeter : public TaskMeter {
   DetectionSettings settings_;
   std::string fit_;
   CocoLabels coco_;
+  uint64_t categories_ = 0;  // of the labels, CocoLabels::categories; 0: there are no labels
   Counts counts_;
 };
 

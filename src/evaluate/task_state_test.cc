@@ -223,6 +223,7 @@ std::string DetectionBytes(const std::vector<uint64_t>& counts, size_t num_expec
   ByteWriter writer;
   writer.Text("end2end");
   writer.Number(std::bit_cast<uint64_t>(0.25));
+  writer.Number(uint64_t{0});  // no labels, so no categories
   for (const uint64_t count : counts) writer.Compact(count);
   OrderlessSum().Write(writer);
   writer.Number(uint8_t{1});
