@@ -124,7 +124,7 @@ void NodeRules::ShareTables(size_t first) {
     }
   };
   Heads heads;
-  std::vector<std::pair<Node, formats::FormatSpec>> found;  // and the formats of their tables
+  std::vector<std::pair<Node, formats::FormatSpec>> found;  // heads, and formats of their tables
   for (const TiedHead& tied : FindTiedHeads(model_)) {
     const std::string& value = tied.lookup.input(0);
     const Treatment& head = For(tied.head, tied.head.input(1));
