@@ -116,7 +116,8 @@ uint8_t CodeAt(std::span<const uint8_t> packed, int bits, size_t index) {
   size_t at = (code - group.num_bytes * group.codes_per_byte) * static_cast<size_t>(bits);
   unsigned found = 0;
   for (int bit = 0; bit < bits; ++bit, ++at) {
-    const unsigned spare = packed[first + at / spare_bits] >> (8 - spare_bits + at % spare_bits);
+    const auto byte_with_spare = static_cast<unsigned>(packed[first + at / spare_bits]);
+    const unsigned spare = byte_with_spare >> (8 - spare_bits + at % spare_bits);
     found |= (spare & 1) << bit;
   }
   return static_cast<uint8_t>(found);

@@ -46,6 +46,7 @@ std::string BiasOf(const Node& node, size_t number) {
 // Returns why a constant is no stack of floats of these sizes, or "". -1 is any size.
 std::string WhyNoStack(const Model& model, const std::string& name,
                        const std::vector<int64_t>& sizes) {
+  if (name.empty()) return "a weight is left out";
   if (!model.IsInitializer(name) || model.IsInput(name) || model.IsDeferred(name)) {
     return fmt::format("'{}' is no constant", name);
   }
