@@ -32,6 +32,23 @@ HWY_INLINE int32_t LoadInt(const uint8_t* bytes) {
   return value;
 }
 
+// Loads the codes of a step of a block, four elements of each column of the panels.
+template <class Reader, size_t kVectors>
+HWY_INLINE void LoadStep(const Reader& reader, const uint8_t* codes, size_t panel_bytes,
+                         size_t step, V8 (&elements)[kVectors]) {
+  constexpr size_t kStepsOfGroup = Reader::kDepth / 4;
+  const uint8_t* const group = codes + step / kStepsOfGroup * Reader::kBytes;
+  for (size_t v = 0; v < kVectors; ++v) {
+    elements[v] = reader.Bytes(group + v / kParts * panel_bytes + v % kParts * kVectorBytes,
+                               step % kStepsOfGroup);
+  }
+}
+
+// Returns the four elements of a row that a step multiplies, in all lanes.
+HWY_INLINE V8i RowStep(const uint8_t* row, size_t step) {
+  return hn::BitCast(kD8i, hn::Set(kDi, LoadInt(row + 4 * step)));
+}
+
 // Adds the products of groups [first, last) of a block of bytes. They are unrolled where the
 // numbers are constants, so that all sums stay in registers.
 template <class Reader, size_t kRows, size_t kPanels>
@@ -40,19 +57,16 @@ HWY_INLINE void AddGroups(const Reader& reader, const uint8_t* codes, size_t pan
                           VI (&block)[kRows][kPanels * kParts]) {
   constexpr size_t kVectors = kPanels * kParts;
   ByteSums<kRows, kVectors> words;
+  constexpr size_t kStepsOfGroup = Reader::kDepth / 4;
   HWY_UNROLL(kUnrolled)
   for (size_t g = first; g < last; ++g) {
     HWY_UNROLL(4)
-    for (size_t step = 0; step < Reader::kDepth / 4; ++step) {
+    for (size_t i = 0; i < kStepsOfGroup; ++i) {
+      const size_t step = g * kStepsOfGroup + i;
       V8 elements[kVectors];
-      for (size_t v = 0; v < kVectors; ++v) {
-        elements[v] = reader.Bytes(
-            codes + v / kParts * panel_bytes + g * Reader::kBytes + v % kParts * kVectorBytes,
-            step);
-      }
+      LoadStep(reader, codes, panel_bytes, step, elements);
       for (size_t r = 0; r < kRows; ++r) {
-        const V8i four =
-            hn::BitCast(kD8i, hn::Set(kDi, LoadInt(rows[r] + g * Reader::kDepth + 4 * step)));
+        const V8i four = RowStep(rows[r], step);
         for (size_t v = 0; v < kVectors; ++v) {
           block[r][v] = words.Add(r, v, elements[v], four, block[r][v]);
         }
@@ -69,21 +83,17 @@ HWY_INLINE void SumSteps(const Reader& reader, const uint8_t* codes, size_t pane
                          const uint8_t* const (&rows)[kRows], size_t num_steps,
                          const int32_t* const (&starts)[kRows], size_t b,
                          VI (&block)[kRows][kPanels * kParts]) {
-  constexpr size_t kVectors = kPanels * kParts, kStepsOfGroup = Reader::kDepth / 4;
+  constexpr size_t kVectors = kPanels * kParts;
   V16 words[kRows][kVectors];
   for (size_t r = 0; r < kRows; ++r) {
     for (size_t v = 0; v < kVectors; ++v) words[r][v] = hn::Zero(kD16);
   }
   HWY_UNROLL(8)
   for (size_t step = 0; step < num_steps; ++step) {
-    const uint8_t* const group = codes + step / kStepsOfGroup * Reader::kBytes;
     V8 elements[kVectors];
-    for (size_t v = 0; v < kVectors; ++v) {
-      elements[v] = reader.Bytes(group + v / kParts * panel_bytes + v % kParts * kVectorBytes,
-                                 step % kStepsOfGroup);
-    }
+    LoadStep(reader, codes, panel_bytes, step, elements);
     for (size_t r = 0; r < kRows; ++r) {
-      const V8i four = hn::BitCast(kD8i, hn::Set(kDi, LoadInt(rows[r] + 4 * step)));
+      const V8i four = RowStep(rows[r], step);
       for (size_t v = 0; v < kVectors; ++v) {
         words[r][v] = SumNow(words[r][v], SumOfBytePairs(elements[v], four));
       }
@@ -104,28 +114,21 @@ HWY_INLINE void SumStepPairs(const Reader& reader, const uint8_t* codes, size_t 
                              const uint8_t* const (&rows)[kRows], size_t num_steps,
                              const int32_t* const (&starts)[kRows], size_t b,
                              VI (&block)[kRows][kPanels * kParts]) {
-  constexpr size_t kVectors = kPanels * kParts, kStepsOfGroup = Reader::kDepth / 4;
+  constexpr size_t kVectors = kPanels * kParts;
   const V16 ones = hn::Set(kD16, 1);
   for (size_t r = 0; r < kRows; ++r) {
     for (size_t v = 0; v < kVectors; ++v) block[r][v] = hn::Set(kDi, starts[r][b]);
   }
   HWY_UNROLL(4)
   for (size_t step = 0; step < num_steps; step += 2) {
-    V8 elements[2][kVectors];
-    for (size_t i = 0; i < 2; ++i) {
-      const size_t g = (step + i) / kStepsOfGroup;
-      for (size_t v = 0; v < kVectors; ++v) {
-        elements[i][v] = reader.Bytes(
-            codes + v / kParts * panel_bytes + g * Reader::kBytes + v % kParts * kVectorBytes,
-            (step + i) % kStepsOfGroup);
-      }
-    }
+    V8 first[kVectors], second[kVectors];
+    LoadStep(reader, codes, panel_bytes, step, first);
+    LoadStep(reader, codes, panel_bytes, step + 1, second);
     for (size_t r = 0; r < kRows; ++r) {
-      const V8i first = hn::BitCast(kD8i, hn::Set(kDi, LoadInt(rows[r] + 4 * step)));
-      const V8i second = hn::BitCast(kD8i, hn::Set(kDi, LoadInt(rows[r] + 4 * step + 4)));
+      const V8i row_first = RowStep(rows[r], step), row_second = RowStep(rows[r], step + 1);
       for (size_t v = 0; v < kVectors; ++v) {
         const V16 words =
-            hn::Add(SumOfBytePairs(elements[0][v], first), SumOfBytePairs(elements[1][v], second));
+            hn::Add(SumOfBytePairs(first[v], row_first), SumOfBytePairs(second[v], row_second));
         block[r][v] = SumNow(block[r][v], SumOfPairs(words, ones));
       }
     }
