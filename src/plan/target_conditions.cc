@@ -14,6 +14,7 @@
 #include "ops/operator_traits.h"
 #include "ops/quantizer_nodes.h"
 #include "ops/web_operators.h"
+#include "plan/shift_conditions.h"
 #include "plan/words.h"
 
 namespace bitpress::plan {
@@ -31,13 +32,6 @@ Found Number(double number, std::string text) {
 
 bool IsBlocked(const TensorPlan& row) {
   return row.integer && row.integer->granularity == Granularity::kPerBlock;
-}
-
-// Returns the scales of a row that are known.
-std::vector<formats::QParams> ParamsOf(const TensorPlan& row) {
-  if (!row.integer) return {};
-  if (row.integer->params) return {*row.integer->params};
-  return row.integer->channel_params;
 }
 
 std::optional<std::vector<int64_t>> DimsOf(const TensorPlan& row, const PlannedModel& planned) {
@@ -59,11 +53,6 @@ std::optional<int64_t> AxisOf(const TensorPlan& row, const PlannedModel& planned
   const auto dims = DimsOf(row, planned);
   const int64_t rank = dims ? static_cast<int64_t>(dims->size()) : 0;
   return *row.axis < 0 ? *row.axis + rank : *row.axis;
-}
-
-bool IsPowerOfTwo(float scale) {
-  int exponent = 0;
-  return std::frexp(scale, &exponent) == 0.5F;
 }
 
 Found ReadersOf(const TensorPlan& row, const PlannedModel& /*planned*/) {
@@ -257,106 +246,6 @@ Found DecodesByHand(const Node& node, const PlannedModel& planned) {
   if (!decoder) return Truth(false, "");
   return Truth(true, fmt::format("the codes '{}' of the weight of {}", decoder->codes,
                                  decoder->reader.node.Describe()));
-}
-
-// Returns the binary logarithm of a row's scale, if that is one known power of two.
-std::optional<double> Log2Scale(const TensorPlan* row) {
-  if (row == nullptr) return std::nullopt;
-  const std::vector<formats::QParams> params = ParamsOf(*row);
-  if (params.size() != 1 || !IsPowerOfTwo(params[0].scale)) return std::nullopt;
-  return std::log2(static_cast<double>(params[0].scale));
-}
-
-std::optional<double> Log2ScaleAt(const Node& node, const PlannedModel& planned, int64_t input) {
-  return Log2Scale(planned.RowAt(planned.KeyOf(node), input));
-}
-
-// Returns the logarithms of the scales of all inputs of a node. Empty if one is not known.
-std::vector<double> Log2ScalesOfInputs(const Node& node, const PlannedModel& planned) {
-  std::vector<double> found;
-  for (size_t i = 0; i < node.num_inputs(); ++i) {
-    const std::optional<double> one = Log2ScaleAt(node, planned, static_cast<int64_t>(i));
-    if (!one) return {};
-    found.push_back(*one);
-  }
-  return found;
-}
-
-// Returns the logarithm of the scale of the products of a node, or of its only input.
-std::optional<double> Log2ScaleOfProducts(const Node& node, const PlannedModel& planned) {
-  double sum = 0;
-  for (size_t i = 0; i < std::min<size_t>(node.num_inputs(), 2); ++i) {
-    const std::optional<double> one = Log2ScaleAt(node, planned, static_cast<int64_t>(i));
-    if (!one) return std::nullopt;
-    sum += *one;
-  }
-  return sum;
-}
-
-// Returns `to` less `from` as a number of bits; nothing if one is not known.
-Found Bits(std::optional<double> from, std::optional<double> to, std::string_view text) {
-  if (!from || !to) return {};
-  return Number(*to - *from, fmt::format("{} by {} bits", text, *to - *from));
-}
-
-Found ShiftOf(const Node& node, const PlannedModel& planned) {
-  return Bits(Log2ScaleOfProducts(node, planned), Log2Scale(planned.RowOfOutput(node)),
-              "products that are shifted");
-}
-
-// The scale of a weight is changed, and that of the output where two activations are multiplied.
-Adjusted ShiftedBy(const Node& node, const PlannedModel& planned) {
-  const TensorPlan* const second = planned.RowAt(planned.KeyOf(node), 1);
-  if (second != nullptr && second->role == Role::kWeight) return {second, -1};
-  return {planned.RowOfOutput(node), 1};
-}
-
-Adjusted OutputOf(const Node& node, const PlannedModel& planned) {
-  return {planned.RowOfOutput(node), 1};
-}
-
-Found BiasShiftOf(const Node& node, const PlannedModel& planned) {
-  return Bits(Log2ScaleOfProducts(node, planned), Log2ScaleAt(node, planned, 2),
-              "a bias that is shifted to the products");
-}
-
-Found BiasToOutputOf(const Node& node, const PlannedModel& planned) {
-  return Bits(Log2ScaleAt(node, planned, 2), Log2Scale(planned.RowOfOutput(node)),
-              "a bias that is finer than the output");
-}
-
-Found InputSpreadOf(const Node& node, const PlannedModel& planned) {
-  const std::vector<double> inputs = Log2ScalesOfInputs(node, planned);
-  if (inputs.empty()) return {};
-  return Bits(std::ranges::min(inputs), std::ranges::max(inputs), "inputs whose scales differ");
-}
-
-// The finest input gets a larger scale.
-Adjusted FinestInputOf(const Node& node, const PlannedModel& planned) {
-  Adjusted finest{nullptr, -1};
-  std::optional<double> least;
-  for (size_t i = 0; i < node.num_inputs(); ++i) {
-    const TensorPlan* const row = planned.RowAt(planned.KeyOf(node), static_cast<int64_t>(i));
-    const std::optional<double> scale = Log2Scale(row);
-    if (!scale || (least && *scale >= *least)) continue;
-    least = scale;
-    finest.row = row;
-  }
-  return finest;
-}
-
-Found SumShiftOf(const Node& node, const PlannedModel& planned) {
-  const std::vector<double> inputs = Log2ScalesOfInputs(node, planned);
-  if (inputs.empty()) return {};
-  return Bits(std::ranges::max(inputs), Log2Scale(planned.RowOfOutput(node)),
-              "a sum that is shifted");
-}
-
-// Returns the number of bits behind the point of codes with a scale.
-Found FractionBits(std::optional<double> log2_scale, std::string_view text) {
-  if (!log2_scale) return {};
-  const double bits = 0.0 - *log2_scale;
-  return Number(bits, fmt::format("{} with {} bits behind the point", text, bits));
 }
 
 // Returns whether a Mul is a HardSwish: one input is a HardSigmoid of the other. Q/DQ pairs may
@@ -554,16 +443,12 @@ constexpr ConditionRow kRows[] = {
      .kind = Kind::kRange,
      .meaning = "bits by which a bias is shifted to the products: log2(bias / (input * weight))",
      .of_node = BiasShiftOf,
-     .adjusted = [](const Node& node, const PlannedModel& planned) -> Adjusted {
-       return {planned.RowAt(planned.KeyOf(node), 2), 1};
-     }},
+     .adjusted = BiasRaises},
     {.key = "bias_to_output",
      .kind = Kind::kRange,
      .meaning = "bits by which a bias is finer than the output: log2(output / bias)",
      .of_node = BiasToOutputOf,
-     .adjusted = [](const Node& node, const PlannedModel& planned) -> Adjusted {
-       return {planned.RowAt(planned.KeyOf(node), 2), -1};
-     }},
+     .adjusted = BiasLowers},
     {.key = "input_spread",
      .kind = Kind::kRange,
      .meaning = "bits by which the scales of its inputs differ: log2(largest / smallest)",
@@ -573,27 +458,17 @@ constexpr ConditionRow kRows[] = {
      .kind = Kind::kRange,
      .meaning = "bits by which a sum is shifted to the output: log2(output / largest input)",
      .of_node = SumShiftOf,
-     .adjusted = OutputOf},
+     .adjusted = OutputRaises},
     {.key = "input_fraction_bits",
      .kind = Kind::kRange,
      .meaning = "bits behind the point of its first input: -log2(scale)",
-     .of_node =
-         [](const Node& node, const PlannedModel& planned) {
-           return FractionBits(Log2ScaleAt(node, planned, 0), "an input");
-         },
-     .adjusted = [](const Node& node, const PlannedModel& planned) -> Adjusted {
-       return {planned.RowAt(planned.KeyOf(node), 0), -1};
-     }},
+     .of_node = InputFractionOf,
+     .adjusted = FirstInputLowers},
     {.key = "output_fraction_bits",
      .kind = Kind::kRange,
      .meaning = "bits behind the point of its output: -log2(scale)",
-     .of_node =
-         [](const Node& node, const PlannedModel& planned) {
-           return FractionBits(Log2Scale(planned.RowOfOutput(node)), "an output");
-         },
-     .adjusted = [](const Node& node, const PlannedModel& planned) -> Adjusted {
-       return {planned.RowOfOutput(node), -1};
-     }},
+     .of_node = OutputFractionOf,
+     .adjusted = OutputLowers},
 
     {.key = "opset",
      .kind = Kind::kRange,
