@@ -2,7 +2,10 @@
 // in the form of COCO.
 #include <algorithm>
 #include <bit>
+#include <map>
+#include <optional>
 #include <span>
+#include <utility>
 
 #include "base/error.h"
 #include "base/text.h"
@@ -118,6 +121,38 @@ struct Counts {
   }
 };
 
+// How far the masks of two models' boxes overlap in one sample, each pair worked out once. There
+// are none if the float model gives no prototypes. All arguments must outlive it.
+class PairedMasks {
+ public:
+  PairedMasks(const TaskSample& sample, std::span<const Box> wanted, std::span<const Box> found,
+              const DetectionSettings& settings)
+      : sample_(sample),
+        wanted_(wanted),
+        found_(found),
+        settings_(settings),
+        prototypes_(PrototypesOf(sample.reference, settings)) {}
+
+  bool has_any() const { return prototypes_ != nullptr; }
+  // Returns the overlap of boxes at these positions. REQUIRES: has_any().
+  double Iou(size_t wanted, size_t found) {
+    const auto [known, is_new] = ious_.try_emplace({wanted, found});
+    if (is_new) {
+      const ImageFit fit = FitOfPrototypes(*prototypes_, settings_);
+      known->second = MaskIou(MaskOf(wanted_[wanted], sample_.reference, settings_, fit),
+                              MaskOf(found_[found], sample_.outputs, settings_, fit), 1);
+    }
+    return known->second;
+  }
+
+ private:
+  const TaskSample& sample_;
+  std::span<const Box> wanted_, found_;
+  const DetectionSettings& settings_;
+  const SampleOutput* const prototypes_;
+  std::map<std::pair<size_t, size_t>, double> ious_ = {};
+};
+
 class DetectionMeter : public TaskMeter {
  public:
   DetectionMeter(const TaskSpec& spec, const std::string& layout) {
@@ -146,8 +181,9 @@ class DetectionMeter : public TaskMeter {
           ReadBoxes(sample.reference, settings_, settings_.score * kCandidates);
       counts.num_wanted = static_cast<size_t>(std::ranges::count_if(
           candidates, [&](const Box& box) { return box.score >= settings_.score; }));
-      Compare(sample, std::span(candidates).first(counts.num_wanted), found, counts);
-      AddExpected(sample, candidates, found, counts.expected);
+      PairedMasks masks(sample, candidates, found, settings_);
+      Compare(std::span(candidates).first(counts.num_wanted), found, masks, counts);
+      AddExpected(candidates, found, masks, counts.expected);
     }
     AddLabelled(sample, counts);
     counts_.Add(counts);
@@ -247,23 +283,22 @@ class DetectionMeter : public TaskMeter {
   static constexpr uint64_t kManyBoxes = 100, kLeastBoxes = 20;
 
   // Counts which boxes of both models are the same, and which of these have the same masks.
-  void Compare(const TaskSample& sample, std::span<const Box> wanted, std::span<const Box> found,
-               Counts& counts) const {
+  static void Compare(std::span<const Box> wanted, std::span<const Box> found, PairedMasks& masks,
+                      Counts& counts) {
     const auto pairs = PairBoxes(wanted, found, kSame);
     counts.num_pairs = pairs.size();
-    const SampleOutput* const prototypes = PrototypesOf(sample.reference, settings_);
-    counts.has_masks = prototypes != nullptr;
+    counts.has_masks = masks.has_any();
     if (!counts.has_masks) return;
     for (const auto& [i, j] : pairs) {
-      const double iou = MaskIouOf(wanted[i], found[j], sample, *prototypes);
+      const double iou = masks.Iou(i, j);
       counts.mask_ious.Add(iou);
       if (iou >= kSame) ++counts.num_mask_pairs;
     }
   }
 
   // Adds the boxes as the float model believes in them.
-  void AddExpected(const TaskSample& sample, std::span<const Box> candidates,
-                   std::span<const Box> found, ExpectedF1& expected) const {
+  void AddExpected(std::span<const Box> candidates, std::span<const Box> found, PairedMasks& masks,
+                   ExpectedF1& expected) const {
     ExpectedBoxes boxes;
     boxes.num_found = static_cast<double>(found.size());
     for (const Box& box : candidates) {
@@ -272,21 +307,11 @@ class DetectionMeter : public TaskMeter {
       boxes.num_wanted += 1;
       boxes.kept += box.score;
     }
-    const SampleOutput* const prototypes = PrototypesOf(sample.reference, settings_);
     for (const auto& [i, j] : PairBoxes(candidates, found, kSame)) {
-      const double overlap = prototypes == nullptr
-                                 ? Iou(candidates[i], found[j])
-                                 : MaskIouOf(candidates[i], found[j], sample, *prototypes);
+      const double overlap = masks.has_any() ? masks.Iou(i, j) : Iou(candidates[i], found[j]);
       boxes.right += candidates[i].score * ShareOfThresholds(overlap);
     }
     expected.Add(boxes);
-  }
-
-  double MaskIouOf(const Box& wanted, const Box& found, const TaskSample& sample,
-                   const SampleOutput& prototypes) const {
-    const ImageFit fit = FitOfPrototypes(prototypes, settings_);
-    return MaskIou(MaskOf(wanted, sample.reference, settings_, fit),
-                   MaskOf(found, sample.outputs, settings_, fit), 1);
   }
 
   double F1(uint64_t num_pairs) const {
@@ -366,12 +391,13 @@ class DetectionMeter : public TaskMeter {
             return BoxOverlap(found[j], wanted[i]);
           }));
       if (!has_masks) return;
-      std::vector<RunLengthMask> masks;
-      for (const Box& box : found) masks.push_back(MaskOf(box, outputs, settings_, fit));
+      // Many boxes have no label of their class to be compared with.
+      std::vector<std::optional<RunLengthMask>> masks(found.size());
       (counts.masks.*images)
           .push_back(MatchObjects(image->id, wanted, found, [&](size_t j, size_t i) {
-            return wanted[i].is_crowd ? ShareWithin(masks[j], wanted_masks[i])
-                                      : MaskIou(masks[j], wanted_masks[i], 0);
+            if (!masks[j]) masks[j] = MaskOf(found[j], outputs, settings_, fit);
+            return wanted[i].is_crowd ? ShareWithin(*masks[j], wanted_masks[i])
+                                      : MaskIou(*masks[j], wanted_masks[i], 0);
           }));
     };
     match(sample.outputs, &Precision::images);
