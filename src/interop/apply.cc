@@ -7,6 +7,7 @@
 #include <string>
 
 #include "base/error.h"
+#include "base/round_up.h"
 #include "formats/format_spec.h"
 #include "interop/decisions.h"
 #include "interop/files.h"
@@ -64,10 +65,11 @@ std::string WhyNoBlockScales(const Decision& decision, const TensorPlan& row,
   const int64_t axis = *given < 0 ? *given + std::ssize(dims) : *given;
   if (axis < 0 || axis >= std::ssize(dims)) return "";
   const int64_t length = dims[static_cast<size_t>(axis)];
-  const int64_t num_blocks =
-      length / decision.block_size + (length % decision.block_size == 0 ? 0 : 1);
-  const int64_t expected = length == 0 ? 0 : NumElements(dims) / length * num_blocks;
-  if (expected == std::ssize(decision.params)) return "";
+  if (length == 0) return "";
+  const size_t expected =
+      static_cast<size_t>(NumElements(dims) / length) *
+      CeilDivide(static_cast<size_t>(length), static_cast<size_t>(decision.block_size));
+  if (expected == decision.params.size()) return "";
   return fmt::format("the file has {}, and the weight {} blocks", decision.params.size(), expected);
 }
 
@@ -106,15 +108,6 @@ void TakeInteger(const Decision& decision, const formats::FormatSpec& spec, Tens
   taken.granularity = decision.granularity;
   taken.block_size = decision.block_size;
   taken.is_symmetric = decision.is_symmetric;
-  // Symmetric codes have their zero in the middle.
-  const int64_t middle =
-      formats::QParamsForRange(0, 0, {spec.element_type, /*is_symmetric=*/true}).zero_point;
-  const auto is_middle = [&](const formats::QParams& params) {
-    return params.zero_point == middle;
-  };
-  if (decision.granularity != Granularity::kPerTensor) {
-    taken.is_symmetric = taken.is_symmetric && std::ranges::all_of(decision.params, is_middle);
-  }
   if (decision.granularity == Granularity::kPerTensor) {
     row.axis.reset();
     if (!decision.params.empty()) taken.params = decision.params.front();
@@ -125,6 +118,12 @@ void TakeInteger(const Decision& decision, const formats::FormatSpec& spec, Tens
            "the file gives no axis of its scales, and neither does the configuration: take one "
            "that quantizes this tensor per channel (weight_granularity=per_axis)");
     }
+    // Symmetric codes have their zero in the middle.
+    const int64_t middle = IntegerBitsOf(decision.format)->middle();
+    taken.is_symmetric =
+        taken.is_symmetric && std::ranges::all_of(decision.params, [&](const auto& params) {
+          return params.zero_point == middle;
+        });
     taken.channel_params = decision.params;
     // Files count blocks along one axis of the weight as it is.
     if (is_block && !decision.params.empty()) row.flatten = false;

@@ -20,6 +20,9 @@ const formats::FormatSpec* RowOf(std::string_view format);
 struct IntegerBits {
   int64_t bits = 0;
   bool is_signed = false;
+
+  // Returns the code of zero if the codes are symmetric.
+  int64_t middle() const { return is_signed ? 0 : int64_t{1} << (bits - 1); }
 };
 std::optional<IntegerBits> IntegerBitsOf(const std::string& format);
 

@@ -325,8 +325,7 @@ class ModelReader {
 
   static bool IsMiddle(DataType type, int64_t zero_point) {
     const std::optional<IntegerBits> bits = IntegerBitsOf(ToLower(DataTypeName(type)));
-    if (!bits) return false;
-    return zero_point == (bits->is_signed ? 0 : int64_t{1} << (bits->bits - 1));
+    return bits && zero_point == bits->middle();
   }
 
   // Returns the first elements of a tensor of 4 to 32 bits. Others have none.
