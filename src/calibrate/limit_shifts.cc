@@ -4,6 +4,7 @@
 #include <cmath>
 #include <map>
 #include <optional>
+#include <set>
 #include <utility>
 
 #include "base/error.h"
@@ -56,6 +57,11 @@ plan::QuantPlan KnownScales(const plan::ResolvedPlan& resolved, const graph::Mod
   return known;
 }
 
+struct ChangedScale {
+  formats::QParams first;  // before all changes
+  std::string says = {};   // the last rule that changed it
+};
+
 // Returns whether two rows have one scale.
 bool ShareScale(const TensorPlan& row, const TensorPlan& other) {
   return row.role == other.role && row.integer && row.format == other.format &&
@@ -69,12 +75,11 @@ std::vector<std::string> LimitShifts(const plan::TargetProfile& profile, const g
   const bool has_any = std::ranges::any_of(resolved.plan.tensors, HasPowersOfTwo);
   if (!has_any || !plan::HasRulesOfShifts(profile)) return {};
   plan::QuantPlan known = KnownScales(resolved, model, pool);
-  std::map<size_t, formats::QParams> first;  // of the rows that change
-  std::map<size_t, std::string> changed;     // the last rule, by rows
+  std::map<size_t, ChangedScale> changed;  // by rows
   for (int round = 0; round < kMostRounds; ++round) {
     const std::vector<plan::ScaleChange> changes = plan::ScalesToChange(profile, known, model);
     bool is_changed = false;
-    std::map<const TensorPlan*, int> done;  // one change of a scale in a round
+    std::set<const TensorPlan*> done;  // one change of a scale in a round
     for (const plan::ScaleChange& change : changes) {
       if (done.contains(change.row)) continue;
       for (size_t i = 0; i < known.tensors.size(); ++i) {
@@ -85,20 +90,19 @@ std::vector<std::string> LimitShifts(const plan::TargetProfile& profile, const g
           continue;
         const float scale = std::ldexp(row.integer->params->scale, change.bits);
         if (!std::isnormal(scale)) continue;  // a dead layer
-        first.emplace(i, *row.integer->params);
+        changed.try_emplace(i, *row.integer->params).first->second.says = change.says;
         row.integer->params->scale = scale;
-        changed[i] = change.says;
-        done[&row] = change.bits;
+        done.insert(&row);
         is_changed = true;
       }
     }
     if (!is_changed) break;
   }
   std::vector<std::string> texts;
-  for (const auto& [i, says] : changed) {
+  for (const auto& [i, scale] : changed) {
     const TensorPlan& row = known.tensors[i];
     const formats::QParams& params = *row.integer->params;
-    if (params == first[i]) continue;
+    if (params == scale.first) continue;
     if (row.role == plan::Role::kActivation) {
       resolved.scales[plan::ScaleKeyOf(row)] = params;
     } else {
@@ -106,7 +110,7 @@ std::vector<std::string> LimitShifts(const plan::TargetProfile& profile, const g
     }
     texts.push_back(fmt::format("the scale of {} '{}' is 2^{}, because it {}",
                                 plan::RoleName(row.role), row.value, std::ilogb(params.scale),
-                                says));
+                                scale.says));
   }
   return texts;
 }
