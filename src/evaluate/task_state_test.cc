@@ -177,7 +177,7 @@ TEST_F(TaskStateTest, IsTheSameHoweverSamplesAreDivided) {
   }
 }
 
-// What is read back has the figures of the meter that ran.
+// A meter that is read back has the figures of the one that ran.
 TEST_F(TaskStateTest, HasTheReportOfItsMeter) {
   for (const TaskCase& of : Cases()) {
     const std::unique_ptr<TaskMeter> meter = of.make();

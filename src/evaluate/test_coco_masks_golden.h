@@ -1,4 +1,4 @@
-// What pycocotools 2.0.11 makes of polygons. Written by tools/golden/coco_masks_golden.py.
+// Masks of polygons by pycocotools 2.0.11, written by tools/golden/coco_masks_golden.py.
 #pragma once
 
 #include <cstdint>

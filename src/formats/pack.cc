@@ -99,7 +99,7 @@ void UnpackCodes(std::span<const uint8_t> packed, int bits, std::span<uint8_t> c
 }
 
 uint8_t CodeAt(std::span<const uint8_t> packed, int bits, size_t index) {
-  if (bits == 2 || bits == 4 || bits == 8) {
+  if (8 % bits == 0) {  // no code lies in several bytes
     const size_t bit = index * static_cast<size_t>(bits);
     return static_cast<uint8_t>(packed[bit / 8] >> bit % 8 & ((1 << bits) - 1));
   }

@@ -145,8 +145,8 @@ struct DirectionCodes {
   std::vector<int16_t> x, w, r, b;
 };
 
-// What does not depend on the step: the biases less what the zero points add to the products, in
-// units of 2^-24, for each row of the weights. A row's sum of codes is exact in double.
+// These terms do not depend on the step: the biases less what the zero points add to the products,
+// in units of 2^-24, for each row of the weights. A row's sum of codes is exact in double.
 struct ZeroPointTerms {
   double input_unit, state_unit, bias_unit;
   int x, w, r, b, y;  // the zero points

@@ -62,7 +62,7 @@ def main():
         rows.append(f"    {{{height}, {width}, {{{', '.join(map(braces, shapes))}}},\n     {braces(counts_of(text))},\n     R\"({text.decode()})\"}},\n")
     version = importlib.metadata.version("pycocotools")
     path = pathlib.Path(__file__).parents[2] / "src/evaluate/test_coco_masks_golden.h"
-    path.write_text(f"""// What pycocotools {version} makes of polygons. Written by tools/golden/coco_masks_golden.py.
+    path.write_text(f"""// Masks of polygons by pycocotools {version}, written by tools/golden/coco_masks_golden.py.
 #pragma once
 
 #include <cstdint>
