@@ -14,10 +14,11 @@
 namespace bitpress::finetune {
 namespace {
 
-// The rates of the first step, in steps of the format and in parts of the outputs' root mean
-// square.
+// The rates of the first step: in steps of the format, in parts of the outputs' root mean square,
+// and in parts of the factor itself.
 constexpr double kWeightRate = 0.05, kRateFromRoundings = 0.02;
 constexpr double kBiasRate = 0.01;
+constexpr double kFactorRate = 0.005;
 // In this share of the steps weights are rounded more and more, in the others wholly. Gradients of
 // weights that jump from the start say less about where they should go.
 constexpr double kSoftShare = 0.5;
@@ -138,19 +139,19 @@ class LearningWeight {
   AdamMoments moments_;
 };
 
-struct LearningBias {
-  std::string name;
-  double rate = 0;
+struct LearningVector {
+  BlockVector vector;
+  std::vector<double> rates = {};  // of the elements
   AdamMoments moments{0};
 };
 
 class BlockLearner {
  public:
   BlockLearner(gradients::Block<float>& block, std::vector<BlockWeight>& weights,
-               const std::vector<std::string>& biases, const BlockSamples& samples,
+               std::span<const BlockVector> vectors, const BlockSamples& samples,
                const LearnBlockOptions& options, ThreadPool& pool)
       : block_(block), block_weights_(weights), samples_(samples), options_(options), pool_(pool) {
-    for (const std::string& name : biases) biases_.push_back({name});
+    for (const BlockVector& vector : vectors) vectors_.push_back({vector});
     Begin();
     RoundAll();
     batches_.emplace(block, samples);
@@ -159,7 +160,7 @@ class BlockLearner {
   LearnedBlock Run() {
     LearnedBlock learned;
     learned.before = learned.after = MeasureBoth();
-    SetBiasRates();
+    SetVectorRates();
     Keep();
     least_ = learned.before.validation;
     is_rounded_ = options_.start == BlockStart::kRoundings;
@@ -182,12 +183,12 @@ class BlockLearner {
   }
 
  private:
-  // Forgets what was learned, but for the biases.
+  // Forgets what was learned, but for the vectors.
   void Begin() {
     weights_.clear();
     for (BlockWeight& weight : block_weights_) weights_.emplace_back(weight, pool_);
-    for (LearningBias& bias : biases_) {
-      bias.moments = AdamMoments(block_.Constant(bias.name).size());
+    for (LearningVector& vector : vectors_) {
+      vector.moments = AdamMoments(ValuesOf(vector).size());
     }
   }
 
@@ -213,6 +214,10 @@ class BlockLearner {
         Keep();
       }
     }
+  }
+
+  std::vector<float>& ValuesOf(const LearningVector& vector) const {
+    return block_.Constant(vector.vector.name).values;
   }
 
   void RoundAll() {
@@ -301,7 +306,7 @@ class BlockLearner {
     const double rate = 0.5 * (1 + std::cos(std::numbers::pi * static_cast<double>(step) /
                                             static_cast<double>(num_steps_)));
     const double weight_rate = (is_rounded_ ? kRateFromRoundings : kWeightRate) * rate;
-    std::vector<std::vector<float>> of_weights(weights_.size()), of_biases(biases_.size());
+    std::vector<std::vector<float>> of_weights(weights_.size()), of_vectors(vectors_.size());
     double sum = 0;
     double signal = 0;
     for (const BlockBatch& batch : batches) {
@@ -312,19 +317,19 @@ class BlockLearner {
       for (size_t i = 0; i < weights_.size(); ++i) {
         if (weights_[i].weight().learns) Add(weights_[i].weight().name, of_weights[i]);
       }
-      for (size_t i = 0; i < biases_.size(); ++i) Add(biases_[i].name, of_biases[i]);
+      for (size_t i = 0; i < vectors_.size(); ++i) Add(vectors_[i].vector.name, of_vectors[i]);
     }
     for (size_t i = 0; i < weights_.size(); ++i) {
       if (!weights_[i].weight().learns) continue;
       const std::vector<float>& values = block_.Constant(weights_[i].weight().name).values;
       weights_[i].Learn(of_weights[i], values, step, weight_rate, pool_);
     }
-    for (size_t i = 0; i < biases_.size(); ++i) {
-      std::vector<float>& values = block_.Constant(biases_[i].name).values;
-      biases_[i].moments.Begin(step);
+    for (size_t i = 0; i < vectors_.size(); ++i) {
+      std::vector<float>& values = ValuesOf(vectors_[i]);
+      vectors_[i].moments.Begin(step);
       for (size_t k = 0; k < values.size(); ++k) {
-        const double move = biases_[i].moments.Move(k, double{of_biases[i][k]});
-        values[k] = static_cast<float>(double{values[k]} - biases_[i].rate * rate * move);
+        const double move = vectors_[i].moments.Move(k, double{of_vectors[i][k]});
+        values[k] = static_cast<float>(double{values[k]} - vectors_[i].rates[k] * rate * move);
       }
     }
     return signal > 0 ? sum / signal : 0.0;
@@ -385,8 +390,9 @@ class BlockLearner {
             Measure(samples_.validation)};
   }
 
-  // Biases move in parts of what they are added to, which the outputs stand for.
-  void SetBiasRates() {
+  // Biases move in parts of what they are added to, which the outputs stand for, and factors in
+  // parts of themselves.
+  void SetVectorRates() {
     double square = 0;
     double count = 0;
     const BlockSample sample = samples_.read(samples_.training.front());
@@ -395,18 +401,22 @@ class BlockLearner {
       count += static_cast<double>(output.size());
     }
     const double size = count > 0 ? std::sqrt(square / count) : 0.0;
-    for (LearningBias& bias : biases_) bias.rate = kBiasRate * size;
+    for (LearningVector& vector : vectors_) {
+      for (const float value : ValuesOf(vector)) {
+        const bool is_factor = vector.vector.is_factor;
+        vector.rates.push_back(is_factor ? kFactorRate * std::abs(double{value})
+                                         : kBiasRate * size);
+      }
+    }
   }
 
   struct State {
-    std::vector<std::vector<float>> moves, biases;
+    std::vector<std::vector<float>> moves, vectors;
   };
   State Present() {
     State state;
     for (LearningWeight& weight : weights_) state.moves.push_back(weight.moves());
-    for (const LearningBias& bias : biases_) {
-      state.biases.push_back(block_.Constant(bias.name).values);
-    }
+    for (const LearningVector& vector : vectors_) state.vectors.push_back(ValuesOf(vector));
     return state;
   }
   void Keep() {
@@ -415,9 +425,7 @@ class BlockLearner {
   }
   void Set(const State& state) {
     for (size_t i = 0; i < weights_.size(); ++i) weights_[i].moves() = state.moves[i];
-    for (size_t i = 0; i < biases_.size(); ++i) {
-      block_.Constant(biases_[i].name).values = state.biases[i];
-    }
+    for (size_t i = 0; i < vectors_.size(); ++i) ValuesOf(vectors_[i]) = state.vectors[i];
     RoundAll();
   }
   void TakeBack() { Set(best_); }
@@ -432,8 +440,8 @@ class BlockLearner {
       values = stored.values;
       learned.weights.emplace(weight.weight().name, std::move(stored));
     }
-    for (const LearningBias& bias : biases_) {
-      learned.biases.emplace(bias.name, block_.Constant(bias.name).values);
+    for (const LearningVector& vector : vectors_) {
+      learned.vectors.emplace(vector.vector.name, ValuesOf(vector));
     }
   }
 
@@ -443,7 +451,7 @@ class BlockLearner {
   const LearnBlockOptions& options_;
   ThreadPool& pool_;
   std::vector<LearningWeight> weights_;
-  std::vector<LearningBias> biases_;
+  std::vector<LearningVector> vectors_;
   std::optional<BlockBatches> batches_;
   size_t num_steps_ = 0;     // from the present start
   bool is_rounded_ = false;  // wholly, from the present start
@@ -461,9 +469,9 @@ size_t NumStepsOf(const LearnBlockOptions& options) {
 }
 
 LearnedBlock LearnBlock(gradients::Block<float>& block, std::vector<BlockWeight>& weights,
-                        const std::vector<std::string>& biases, const BlockSamples& samples,
+                        std::span<const BlockVector> vectors, const BlockSamples& samples,
                         const LearnBlockOptions& options, ThreadPool& pool) {
-  return BlockLearner(block, weights, biases, samples, options, pool).Run();
+  return BlockLearner(block, weights, vectors, samples, options, pool).Run();
 }
 
 }  // namespace bitpress::finetune

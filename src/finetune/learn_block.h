@@ -1,12 +1,13 @@
-// Learns the roundings and biases of one block by gradients: the block's outputs come as close as
-// they can, in the mean of squares, to those of the float network, for the inputs that the
-// quantized network gives. tune_blocks.h calls it for each block in turn.
+// Learns the roundings, biases and factors of norms of one block by gradients: the block's outputs
+// come as close as they can, in the mean of squares, to those of the float network, for the inputs
+// that the quantized network gives. tune_blocks.h calls it for each block in turn.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -28,6 +29,12 @@ struct BlockWeight {
   bool has_roundings = false;
   // This share of the rate pulls it back to where it was. 0: nothing does.
   double decay = 0;
+};
+
+// A vector of a block that stays in float and learns, too.
+struct BlockVector {
+  std::string name;
+  bool is_factor = false;  // a norm multiplies by it; false: it is added, as a bias
 };
 
 // The inputs and outputs of a block in one run of a sample.
@@ -75,17 +82,17 @@ struct LearnedBlock {
   BlockErrors before, after;  // with weights rounded to nearest, and with what was learned
   bool is_better = false;     // on the validation samples; false: the rest is empty
   std::map<std::string, QuantizedWeight> weights;
-  std::map<std::string, std::vector<float>> biases;
+  std::map<std::string, std::vector<float>> vectors;
   size_t best_step = 0;  // after which the errors were least; those of a second start count on
 };
 
 // Learns. `block` has the values of all constants, but for the weights. Its learned constants are
-// the weights that learn, and the biases. Steps are those of Adam on W + V * step with |V| <= 1/2,
-// where step is the distance of the values around W, and on biases. The state with the smallest
+// the weights that learn, and the vectors. Steps are those of Adam on W + V * step with |V| <= 1/2,
+// where step is the distance of the values around W, and on vectors. The state with the smallest
 // validation error is kept. Afterwards the block has the weights that the network gets. Results are
 // the same for any number of threads. Throws Error as Block::Forward.
 LearnedBlock LearnBlock(gradients::Block<float>& block, std::vector<BlockWeight>& weights,
-                        const std::vector<std::string>& biases, const BlockSamples& samples,
+                        std::span<const BlockVector> vectors, const BlockSamples& samples,
                         const LearnBlockOptions& options, ThreadPool& pool);
 
 }  // namespace bitpress::finetune

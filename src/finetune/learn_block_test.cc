@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <map>
 #include <string>
@@ -62,9 +63,10 @@ class TwoLayers {
   }
 
   LearnedBlock Learn(size_t steps = 60, BlockStart start = BlockStart::kFloats,
-                     bool evens_positions = false) {
+                     bool evens_positions = false, const BlockVector& vector = {"c"}) {
+    const std::array<BlockVector, 1> vectors{vector};
     return LearnBlock(
-        *block_, weights_, {"c"}, samples_,
+        *block_, weights_, vectors, samples_,
         {.num_steps = steps, .batch_size = 8, .start = start, .evens_positions = evens_positions},
         pool_);
   }
@@ -169,6 +171,23 @@ TEST(LearnBlock, BeginsFromRoundings) {
     ASSERT_TRUE(learned.is_better);
     EXPECT_LT(learned.after.validation, 0.9 * learned.before.validation);
     EXPECT_LE(learned.best_step, 40);
+  }
+}
+
+TEST(LearnBlock, LearnsFactorsOfNorms) {
+  // The norm's factors are 5 % off, and weights are only rounded.
+  TwoLayers layers(
+      "n = LayerNormalization<axis=-1>(x, c) p = MatMul(n, a) r = Relu(p) y = MatMul(r, b)",
+      {32, 32}, {24, 32}, "mx9", 64);
+  std::vector<float>& factors = layers.block().Constant("c").values;
+  const std::vector<float> wanted = factors;
+  for (size_t i = 0; i < factors.size(); ++i) factors[i] *= i % 2 == 0 ? 1.05F : 0.95F;
+  for (BlockWeight& weight : layers.weights()) weight.learns = false;
+  const LearnedBlock learned = layers.Learn(60, BlockStart::kRoundings, false, {"c", true});
+  ASSERT_TRUE(learned.is_better);
+  for (size_t i = 0; i < wanted.size(); ++i) {
+    const double size = std::abs(double{wanted[i]});
+    EXPECT_NEAR(learned.vectors.at("c")[i], wanted[i], 0.025 * size) << i;
   }
 }
 

@@ -17,6 +17,7 @@
 #include "gradients/find_blocks.h"
 #include "gradients/separate_sums.h"
 #include "ops/kv_caches.h"
+#include "ops/operator_traits.h"
 #include "weights/pair_rules.h"
 
 namespace bitpress::finetune {
@@ -206,9 +207,13 @@ class BlockTuner {
   // The parts of a block that learn.
   struct Parts {
     std::vector<const LinearLayer*> layers;
-    std::vector<std::string> biases;
+    std::vector<BlockVector> vectors;  // biases and factors of norms
     std::vector<BlockWeight> weights;  // all that are quantized
     std::vector<gradients::QuantizedValue> quantized;
+
+    bool HasVector(const std::string& name) const {
+      return std::ranges::count(vectors, name, &BlockVector::name) > 0;
+    }
   };
 
   Parts PartsOf(const Segment& segment) {
@@ -228,10 +233,11 @@ class BlockTuner {
       parts.layers.push_back(&layer);
       // All readers of a bias must be in the block, as FindLayers has seen to for its own node.
       if (!layer.bias.empty() && float_model_.IsInitializer(layer.bias) &&
-          read.contains(layer.bias) && std::ranges::count(parts.biases, layer.bias) == 0) {
-        parts.biases.push_back(layer.bias);
+          read.contains(layer.bias) && !parts.HasVector(layer.bias)) {
+        parts.vectors.push_back({layer.bias});
       }
     }
+    AddFactors(segment, keys, parts);
     for (const auto& [name, row] : weight_rows_) {
       if (!read.contains(name)) continue;
       const auto layer = std::ranges::find(parts.layers, name, &LinearLayer::weight);
@@ -239,6 +245,23 @@ class BlockTuner {
     }
     AddQuantizers(segment, parts);
     return parts;
+  }
+
+  // Adds the factors of norms that nothing outside of the block reads.
+  void AddFactors(const Segment& segment, const std::set<std::string>& keys, Parts& parts) const {
+    for (const graph::Node& node : segment.part.nodes) {
+      const int scale = ops::TraitsOf(node).norm.scale;
+      if (scale < 0) continue;
+      const std::string& factors = node.input(static_cast<size_t>(scale));
+      if (!float_model_.IsInitializer(factors) || weight_rows_.contains(factors) ||
+          float_model_.InfoOf(factors).type != DataType::kFloat || parts.HasVector(factors)) {
+        continue;
+      }
+      const bool is_inside =
+          std::ranges::all_of(float_model_.Uses(factors),
+                              [&](const graph::Use& use) { return keys.contains(Key(use.node)); });
+      if (is_inside) parts.vectors.push_back({factors, /*is_factor=*/true});
+    }
   }
 
   BlockWeight WeightOf(const plan::TensorPlan& row, const LinearLayer* layer) {
@@ -315,13 +338,14 @@ class BlockTuner {
              LearningJournal& journal) {
     const Segment& segment = segments[i];
     Parts parts = PartsOf(segment);
-    std::vector<std::string> learned = parts.biases;
+    std::vector<std::string> learned;
+    for (const BlockVector& vector : parts.vectors) learned.push_back(vector.name);
     for (const BlockWeight& weight : parts.weights) {
       if (weight.learns) learned.push_back(weight.name);
     }
     gradients::Block<float> block(float_model_, segment.part, learned, parts.quantized, pool_);
-    for (const std::string& bias : parts.biases) {
-      block.Constant(bias).values = FloatsOf(model_, bias);
+    for (const BlockVector& vector : parts.vectors) {
+      block.Constant(vector.name).values = FloatsOf(model_, vector.name);
     }
     TunedBlockReport report;
     report.output = segment.part.outputs.front();
@@ -340,7 +364,7 @@ class BlockTuner {
       options.progress = [&](size_t step, double loss) {
         Report(segments, i, step, NumStepsOf(options), fmt::format(", loss {:.3g}", loss));
       };
-      LearnedBlock found = LearnBlock(block, parts.weights, parts.biases, samples, options, pool_);
+      LearnedBlock found = LearnBlock(block, parts.weights, parts.vectors, samples, options, pool_);
       AddTo(journal, parts, found, report);
       Take(parts, std::move(found), block);
     }
@@ -424,7 +448,7 @@ class BlockTuner {
       }
       block.Constant(name).values = std::move(weight.values);
     }
-    for (auto& [name, values] : learned.biases) {
+    for (auto& [name, values] : learned.vectors) {
       SetFloats(model_, name, values);
       block.Constant(name).values = std::move(values);
     }
@@ -443,27 +467,36 @@ class BlockTuner {
     }
   }
 
-  // The journal has a record of each layer. Biases are with the layer that they belong to.
+  // The journal has a record of each layer and of each norm whose factors learn. Biases are with
+  // the layer that they belong to.
   void AddTo(LearningJournal& journal, const Parts& parts, const LearnedBlock& learned,
              TunedBlockReport& report) const {
     FillReport(learned, report);
+    LearnedLayer common;
+    common.report.error_before = learned.before.validation;
+    common.report.error_after = learned.after.validation;
+    common.report.is_tuned = learned.is_better;
+    common.report.taken_from = "blocks";
     for (const LinearLayer* layer : parts.layers) {
-      LearnedLayer record;
+      LearnedLayer record = common;
       record.report.node = layer->node();
       record.report.op_type = layer->op_type;
       record.report.weight = RecordOf(layer->weight);
       record.report.format = layer->row->format;
-      record.report.error_before = learned.before.validation;
-      record.report.error_after = learned.after.validation;
-      record.report.is_tuned = learned.is_better;
-      record.report.taken_from = "blocks";
       if (learned.is_better) {
         const QuantizedWeight& weight = learned.weights.at(layer->weight);
         record.learned.weights = weight.values;
         record.learned.params = weight.params;
-        const auto bias = learned.biases.find(layer->bias);
-        if (bias != learned.biases.end()) record.learned.bias = bias->second;
+        const auto bias = learned.vectors.find(layer->bias);
+        if (bias != learned.vectors.end()) record.learned.bias = bias->second;
       }
+      journal.Add(record);
+    }
+    for (const BlockVector& vector : parts.vectors) {
+      if (!vector.is_factor) continue;
+      LearnedLayer record = common;
+      record.report.weight = RecordOf(vector.name);
+      if (learned.is_better) record.learned.bias = learned.vectors.at(vector.name);
       journal.Add(record);
     }
   }
@@ -480,10 +513,16 @@ class BlockTuner {
       found.is_better = record->report.is_tuned;
       if (!found.is_better) continue;
       if (!record->learned.bias.empty()) {
-        found.biases.emplace(layer->bias, std::move(record->learned.bias));
+        found.vectors.emplace(layer->bias, std::move(record->learned.bias));
       }
       found.weights.emplace(layer->weight, QuantizedWeight{std::move(record->learned.weights),
                                                            std::move(record->learned.params)});
+    }
+    for (const BlockVector& vector : parts.vectors) {
+      if (!vector.is_factor) continue;
+      std::optional<LearnedLayer> record = journal.Find(RecordOf(vector.name));
+      if (!record) return std::nullopt;
+      if (found.is_better) found.vectors.emplace(vector.name, std::move(record->learned.bias));
     }
     FillReport(found, report);
     return found;

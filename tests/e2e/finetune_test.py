@@ -169,41 +169,52 @@ def test_blocks_say_why_there_is_none(tmp_path, make_network):
     assert "fine-tuned:  no block: 'w' stays: LSTM has no gradient" in network.text("--config MX6 --finetune blocks --as-is")
 
 
-def test_blocks_of_a_decoder_with_fused_operators(tmp_path, make_network):
+def test_blocks_of_a_decoder_with_fused_operators(tmp_path, make_network, program, bitpress):
     """Attention is a block, MLP and head are one: the sums inside SkipSimplifiedLayerNormalization are where they are cut."""
     rng = np.random.default_rng(6)
     node = helper.make_node
-    shapes = {"q_w": (64, 64), "k_w": (64, 32), "v_w": (64, 32), "o_w": (64, 64), "up_w": (64, 128), "down_w": (128, 64), "head_w": (64, 16)}
+    shapes = {"first_w": (64, 64), "q_w": (64, 64), "k_w": (64, 32), "v_w": (64, 32), "o_w": (64, 64), "up_w": (64, 128), "down_w": (128, 64), "head_w": (64, 16)}
     constants = {name: (rng.standard_normal(shape) / np.sqrt(shape[0])).astype(np.float32) for name, shape in shapes.items()}
     angles = np.arange(16)[:, None] / 100 ** (np.arange(8) / 8)
-    constants |= {"norm": np.ones(64, np.float32), "cos": np.cos(angles).astype(np.float32), "sin": np.sin(angles).astype(np.float32),
-                  "first": np.array([0]), "second": np.array([1]), "one": np.array(1)}
+    constants |= {f"norm{k}.scale": rng.uniform(0.5, 1.5, 64).astype(np.float32) for k in (1, 2, 3)}
+    constants |= {"cos": np.cos(angles).astype(np.float32), "sin": np.sin(angles).astype(np.float32), "first": np.array([0]), "second": np.array([1]),
+                  "one": np.array(1)}
 
     def skip(inputs, outputs, name):
-        return node("SkipSimplifiedLayerNormalization", [*inputs, "norm"], outputs, name, domain="com.microsoft")
+        return node("SkipSimplifiedLayerNormalization", [*inputs, f"{name}.scale"], outputs, name, domain="com.microsoft")
 
     nodes = [
-        node("Shape", ["x"], ["shape"]), node("Gather", ["shape", "one"], ["length"]), node("Sub", ["length", "one"], ["last"]),
+        node("MatMul", ["input", "first_w"], ["x"], "first"), node("Shape", ["input"], ["shape"]), node("Gather", ["shape", "one"], ["length"]), node("Sub", ["length", "one"], ["last"]),
         node("Slice", ["shape", "first", "second"], ["rows"]), node("Expand", ["last", "rows"], ["lasts"]),
         node("Cast", ["lasts"], ["lengths"], to=TensorProto.INT32), node("Cast", ["length"], ["total"], to=TensorProto.INT32),
-        node("LayerNormalization", ["x", "norm"], ["n"], "norm1", axis=-1),
+        node("LayerNormalization", ["x", "norm1.scale"], ["n"], "norm1", axis=-1),
         *(node("MatMul", ["n", f"{part}_w"], [part], part) for part in "qkv"),
         node("GroupQueryAttention", ["q", "k", "v", "", "", "lengths", "total", "cos", "sin"], ["a", "present.key", "present.value"], "attention",
              domain="com.microsoft", num_heads=4, kv_num_heads=2, do_rotary=1),
         node("MatMul", ["a", "o_w"], ["o"], "o"), skip(["o", "x"], ["m", "", "", "sum"], "norm2"), node("MatMul", ["m", "up_w"], ["u"], "up"),
         node("Sigmoid", ["u"], ["s"], "sigmoid"), node("Mul", ["u", "s"], ["g"], "silu"), node("MatMul", ["g", "down_w"], ["d"], "down"),
         skip(["d", "sum"], ["l"], "norm3"), node("MatMul", ["l", "head_w"], ["y"], "head")]
-    model = models.make_model(nodes, [("x", ["N", 8, 64])], [("y", ["N", 8, 16])], constants)
+    model = models.make_model(nodes, [("input", ["N", 8, 64])], [("y", ["N", 8, 16])], constants)
     model.opset_import.append(helper.make_opsetid("com.microsoft", 1))
     samples = rng.standard_normal((NUM_SAMPLES, 1, 8, 64)).astype(np.float32)
-    network = make_network(tmp_path, model, samples, {"x": samples[:8, 0]})
+    network = make_network(tmp_path, model, samples, {"input": samples[:8, 0]})
     rounded = "--config MXFP4E2M1 --activations none"
     learned = f"{rounded} --finetune blocks --set finetune_steps=30"
     network.quantized(f"{learned} --json {tmp_path / 'report.json'}")
     blocks = json.loads((tmp_path / "report.json").read_text())["finetuning"]["blocks"]
-    assert [len(block["weights"]) for block in blocks] == [4, 3] and all(block["is_tuned"] for block in blocks)
+    assert [len(block["weights"]) for block in blocks] == [5, 3] and all(block["is_tuned"] for block in blocks)
     assert network.sqnr(learned) > network.sqnr(rounded) + 2
     assert network.bytes(f"{learned} --threads 1") == network.bytes(f"{learned} --threads 3")
+    learned_model = onnx.load(network.quantized(learned))
+    factors = {tensor.name: numpy_helper.to_array(tensor) for tensor in learned_model.graph.initializer if tensor.name.endswith(".scale")}
+    assert len(factors) == 3 and all(0 < np.abs(values / constants[name] - 1).max() < 0.2 for name, values in factors.items())
+
+    def command(output):
+        return ["quantize", network.path, "-o", output, "--data", network.samples, *learned.replace("blocks", "gptq+blocks").split()]
+
+    # The size of the layers that gptq learned and of the first block, but not of the second one.
+    text = continued(program, bitpress, tmp_path, command, 220_000)
+    assert "(8 were in the journal of a stopped run)" in text and "(1 were in the journal of a stopped run)" in text
 
 
 LEARNED = "--config MX6_ADAQUANT --threads 3"
@@ -346,6 +357,24 @@ def test_half_weights(options, half):
     assert half.sqnr(tuned) > half.sqnr(f"--as-is {options}") + 0.5
 
 
+def continued(program, bitpress, folder, command, num_bytes):
+    """Kills a run in the middle of its journal, which may have num_bytes, and returns what the run says that goes on."""
+    def limit():
+        resource.setrlimit(resource.RLIMIT_FSIZE, (num_bytes, num_bytes))
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+
+    bitpress.ok(*command(folder / "whole.onnx"))
+    assert not (folder / "whole.onnx.journal").exists()
+    stopped = subprocess.run([str(program), *map(str, command(folder / "stopped.onnx"))], stdout=subprocess.DEVNULL,
+                             stderr=subprocess.DEVNULL, preexec_fn=limit, check=False)
+    assert stopped.returncode == -signal.SIGXFSZ
+    assert (folder / "stopped.onnx.journal").exists() and not (folder / "stopped.onnx").exists()
+    text = bitpress.ok(*command(folder / "stopped.onnx"))
+    assert (folder / "stopped.onnx").read_bytes() == (folder / "whole.onnx").read_bytes()
+    assert not (folder / "stopped.onnx.journal").exists()
+    return text
+
+
 def test_a_killed_run_goes_on(tmp_path, program, bitpress):
     """The system kills the run in the middle of a layer's record, for the size of its journal."""
     rng = np.random.default_rng(2)
@@ -359,22 +388,9 @@ def test_a_killed_run_goes_on(tmp_path, program, bitpress):
     def command(output):
         return ["quantize", path, "-o", output, "--config", "MX6_ADAQUANT", "--data", samples, "--check", "off"]
 
-    def limit():
-        # A record has the weights learned from all samples, and from each half of them; the float model must fit.
-        num_bytes = 7 * constants["w0"].nbytes
-        resource.setrlimit(resource.RLIMIT_FSIZE, (num_bytes, num_bytes))
-        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-
-    bitpress.ok(*command(tmp_path / "whole.onnx"))
-    assert not (tmp_path / "whole.onnx.journal").exists()
-    stopped = subprocess.run([str(program), *map(str, command(tmp_path / "stopped.onnx"))], stdout=subprocess.DEVNULL,
-                             stderr=subprocess.DEVNULL, preexec_fn=limit, check=False)
-    assert stopped.returncode == -signal.SIGXFSZ
-    assert (tmp_path / "stopped.onnx.journal").exists() and not (tmp_path / "stopped.onnx").exists()
-    text = bitpress.ok(*command(tmp_path / "stopped.onnx"))
+    # A record has the weights learned from all samples, and from each half of them; the float model must fit.
+    text = continued(program, bitpress, tmp_path, command, 7 * constants["w0"].nbytes)
     assert 1 <= int(re.search(r"\((\d) were in the journal of a stopped run\)", text)[1]) <= 3
-    assert (tmp_path / "stopped.onnx").read_bytes() == (tmp_path / "whole.onnx").read_bytes()
-    assert not (tmp_path / "stopped.onnx.journal").exists()
 
 
 def test_weights_in_front_of_a_logarithm_keep_their_sign(bitpress, run_model, tmp_path):
