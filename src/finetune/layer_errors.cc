@@ -16,8 +16,9 @@ namespace {
 std::vector<double> SquaresOf(const LinearLayer& layer, const Moments& moments,
                               std::span<const float> weights, ThreadPool& pool) {
   // Some outputs go through the matrix together, in strips whose products stay in the first-level
-  // cache, because reading the matrix takes longer than multiplying.
-  constexpr int64_t kOutputs = 8, kStrip = 256;
+  // cache, because reading the matrix takes longer than multiplying. The matrix is symmetric: rows
+  // above a strip count twice, and those below it were counted with the strips before.
+  constexpr int64_t kOutputs = 8, kStrip = 64;
   const int64_t tasks_of_group = (layer.rows + kOutputs - 1) / kOutputs;
   std::vector<double> squares(static_cast<size_t>(layer.groups * layer.rows));
   pool.ParallelFor(static_cast<size_t>(layer.groups * tasks_of_group), [&](size_t task) {
@@ -37,10 +38,11 @@ std::vector<double> SquaresOf(const LinearLayer& layer, const Moments& moments,
     for (size_t begin = 0; begin < columns; begin += kStrip) {
       const size_t width = std::min(static_cast<size_t>(kStrip), columns - begin);
       double products[kOutputs][kStrip] = {};
-      for (size_t k = 0; k < columns; ++k) {
+      for (size_t k = 0; k < begin + width; ++k) {
         const double* const of_input = inputs + k * columns + begin;
+        const double times = k < begin ? 2 : 1;
         for (size_t i = 0; i < count; ++i) {
-          const double value = values[i * columns + k];
+          const double value = times * values[i * columns + k];
           for (size_t j = 0; j < width; ++j) products[i][j] += value * of_input[j];
         }
       }
