@@ -1,8 +1,10 @@
 // bitpress hub: makes the files of a model folder under the names that runtimes look for.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "base/paths.h"
 #include "base/text.h"
@@ -30,6 +32,29 @@ std::string ClosenessOf(const tasks::HubFile& file) {
                      file.worst_output);
 }
 
+// Returns how transformers.js is told to load these files: dtype: {"encoder_model": "fp16", ...}.
+std::string DtypesOf(const tasks::HubReport& report) {
+  std::vector<std::string> dtypes;
+  for (const tasks::HubFile& file : report.files) {
+    if (std::ranges::count(report.choice->files, file.file) == 0) continue;
+    dtypes.push_back(
+        fmt::format("\"{}\": \"{}\"", PathText(PathOf(file.model).stem()), file.dtype));
+  }
+  return Join(dtypes, ", ");
+}
+
+std::string SummarizeChoice(const tasks::HubReport& report) {
+  const tasks::HubChoice& choice = *report.choice;
+  if (choice.files.empty()) {
+    return fmt::format("  WARNING: {}: {}\n", choice.budget, choice.why_not);
+  }
+  return fmt::format(
+      "  {}: {}\n    {}{}; for transformers.js: dtype: {{{}}}\n", choice.budget,
+      Join(choice.files, ", "), HumanBytes(choice.num_bytes),
+      choice.sqnr_db ? fmt::format(", {:.1f} dB or more", *choice.sqnr_db) : ", all float",
+      DtypesOf(report));
+}
+
 std::string Summarize(const tasks::HubReport& report) {
   size_t width = 0;
   for (const tasks::HubFile& file : report.files) width = std::max(width, file.file.size());
@@ -42,6 +67,7 @@ std::string Summarize(const tasks::HubReport& report) {
                         static_cast<double>(std::max<uint64_t>(1, file.float_bytes)),
                     ClosenessOf(file));
   }
+  if (report.choice) text += SummarizeChoice(report);
   if (report.are_samples_random) {
     text += "  compared on random tokens; --text FILE --tokenizer FILE compares on a text\n";
   }
@@ -93,6 +119,12 @@ void AddHubCommand(CLI::App& program) {
                                "the name of a processor)",
                                Join(tasks::HubDtypes(), ", ")))
       ->type_name("LIST");
+  command
+      ->add_option("--budget", options->request.budget,
+                   "choose one file for each float model: limits joined by commas, of the bytes of "
+                   "all of them together (bytes<=60MB, or a share of the float models, bytes<=30%) "
+                   "and of the energy of each one's error (loss<=1%)")
+      ->type_name("LIMITS");
   AddSampleOptions(*command, options->samples);
   AddTaskOption(*command, "threads", options->request.num_threads);
   options->json.Add(*command);
@@ -102,9 +134,11 @@ void AddHubCommand(CLI::App& program) {
       "model_q4.onnx, model_q4f16.onnx, model_qint8_avx512_vnni.onnx. Each runs in plain ONNX\n"
       "Runtime, is compared with the float model on the samples, and has an operator named that\n"
       "onnxruntime-web lacks. All other files are copied. In a folder of ONNX Runtime GenAI\n"
-      "(genai_config.json) one dtype takes the names that are there.\n"
+      "(genai_config.json) one dtype takes the names that are there. --budget says which files to\n"
+      "load together: the closest ones of so many bytes, or the smallest of so small a loss.\n"
       "\nExample:\n"
-      "  bitpress hub all-MiniLM-L6-v2 -o out --dtypes fp16,q8,q4\n");
+      "  bitpress hub all-MiniLM-L6-v2 -o out --dtypes fp16,q8,q4\n"
+      "  bitpress hub whisper-tiny -o out --dtypes fp32,fp16,q8,q4 --budget \"bytes<=30%\"\n");
   command->callback([options] { RunHub(*options); });
 }
 

@@ -241,6 +241,7 @@ void BindReports(nb::module_& module) {
   BindInspectReport(module);
   BindFields<tasks::UnpackReport>(module, "UnpackReport", "The results of unpack.");
   BindFields<tasks::HubFile>(module, "HubFile", "A file that hub made.");
+  BindFields<tasks::HubChoice>(module, "HubChoice", "The files of hub that keep a budget.");
   BindFields<tasks::HubReport>(module, "HubReport", "The results of hub.")
       .def("to_json", [](const tasks::HubReport& self) { return TextOf(tasks::ToJson(self), 2); });
   BindFields<tasks::OptimizeReport>(module, "OptimizeReport", "The results of optimize.");

@@ -399,12 +399,14 @@ tasks::UnpackReport Unpack(const Path& model, const Path& output, bool drop_quan
 }
 
 tasks::HubReport Hub(const Path& folder, const Path& output, std::vector<std::string> dtypes,
-                     const SampleArguments& samples, size_t num_threads, nb::object progress) {
+                     std::string budget, const SampleArguments& samples, size_t num_threads,
+                     nb::object progress) {
   Work work(std::move(progress));
   tasks::HubOptions options;
   options.folder = folder;
   options.output = output;
   options.dtypes = std::move(dtypes);
+  options.budget = std::move(budget);
   options.samples = samples.Spec(work);
   options.num_threads = num_threads;
   options.progress = work.Sink();
@@ -472,8 +474,8 @@ void BindWork(nb::module_& module) {
   module.def("unpack", &Unpack, "model"_a, "output"_a, "drop_quantizers"_a, "external_data"_a,
              "check"_a, "num_threads"_a, "progress"_a.none());
   module.def("files_left_out", &data::DescribeFilesLeftOut, "folder"_a);
-  module.def("hub", &Hub, "folder"_a, "output"_a, "dtypes"_a, "samples"_a, "num_threads"_a,
-             "progress"_a.none());
+  module.def("hub", &Hub, "folder"_a, "output"_a, "dtypes"_a, "budget"_a, "samples"_a,
+             "num_threads"_a, "progress"_a.none());
   module.def("optimize", &Optimize, "model"_a, "output"_a, "check"_a);
 }
 

@@ -300,8 +300,8 @@ def unpack(model: Model, output: PathLike, *, drop_quantizers: bool = False, ext
         return _native.unpack(path, Path(output), drop_quantizers, external_data, check, _count("threads", threads), callback)
 
 
-def hub(folder: PathLike, output: PathLike, dtypes: Sequence[str] = (), data: Optional[Data] = None, *, image: str = "", samples: int = 0,
-        threads: int = 0, progress: Progress = None) -> _native.HubReport:
+def hub(folder: PathLike, output: PathLike, dtypes: Sequence[str] = (), data: Optional[Data] = None, *, budget: str = "", image: str = "",
+        samples: int = 0, threads: int = 0, progress: Progress = None) -> _native.HubReport:
     """Makes the files of a model folder under the names that transformers.js, sentence-transformers and ONNX Runtime GenAI look for.
 
     Arguments that are not listed are those of quantize().
@@ -311,11 +311,13 @@ def hub(folder: PathLike, output: PathLike, dtypes: Sequence[str] = (), data: Op
         output: the folder to write; may be `folder` itself.
         dtypes: the files to make: fp32, fp16, q8, int8, uint8, q4, q4f16, qint8_avx512_vnni, qint8_avx512, qint8_arm64,
             quint8_avx2; nothing: those without the name of a processor.
+        budget: chooses one file for each float model (report.choice): "bytes<=60MB" or "bytes<=30%" of all of them together, "loss<=1%" of
+            each one, the energy of its error. Nothing: nothing is chosen.
         data: what the files are compared with the float model on. Without it, models that take tokens get random ones.
     """
     use_onnxruntime()
     with sample_arguments(data, None, image, samples) as source, Reporting(progress) as callback:
-        return _native.hub(existing(folder, "folder"), Path(output), list(dtypes), source, _count("threads", threads), callback)
+        return _native.hub(existing(folder, "folder"), Path(output), list(dtypes), budget, source, _count("threads", threads), callback)
 
 
 def optimize(model: Model, output: PathLike, *, check: bool = True) -> _native.OptimizeReport:

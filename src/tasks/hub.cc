@@ -458,8 +458,12 @@ std::vector<std::string> HubDtypes() {
 
 HubReport MakeHubFolder(const HubOptions& options) {
   const std::vector<HubFormat> formats = FormatsOf(options.dtypes);
+  std::optional<Limits> limits;
+  if (!options.budget.empty()) limits = ParseHubBudget(options.budget);
   try {
-    return MakeFiles(options, formats);
+    HubReport report = MakeFiles(options, formats);
+    if (limits) report.choice = ChooseFiles(report.files, *limits);
+    return report;
   } catch (const fs::filesystem_error& error) {
     Fail(ErrorCode::kIo, "{}", error.what());
   }

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "base/fields.h"
+#include "tasks/hub_budget.h"
 #include "tasks/run.h"
 
 namespace bitpress::tasks {
@@ -23,6 +24,7 @@ struct HubOptions : RunOptions {
   std::filesystem::path folder;     // with config.json, the tokenizer, onnx/
   std::filesystem::path output;     // a folder; may be `folder` itself
   std::vector<std::string> dtypes;  // words of HubDtypes; empty: all but those of one processor
+  std::string budget;               // as ParseHubBudget reads it; empty: nothing is chosen
 };
 
 // Returns the words for files that can be made: "fp16", "q8", "qint8_arm64", ...
@@ -66,20 +68,23 @@ struct HubReport {
   std::vector<std::string> copied;    // the other files of the folder
   std::vector<std::string> left_out;  // models that are no float models of the folder's own
   bool are_samples_random = false;    // no samples were given: tokens were drawn
+  std::optional<HubChoice> choice;    // nothing: no budget was given
 };
 constexpr auto FieldsOf(const HubReport*) {
   using Report = HubReport;
-  return std::tuple(Field{"files", &Report::files},
-                    Field{"copied", &Report::copied, "Other files that were copied."},
-                    Field{"left_out", &Report::left_out,
-                          "Models in the folder that already have another format by their names."},
-                    Field{"are_samples_random", &Report::are_samples_random,
-                          "No samples were given: the comparison is on random tokens."});
+  return std::tuple(
+      Field{"files", &Report::files},
+      Field{"copied", &Report::copied, "Other files that were copied."},
+      Field{"left_out", &Report::left_out,
+            "Models in the folder that already have another format by their names."},
+      Field{"are_samples_random", &Report::are_samples_random,
+            "No samples were given: the comparison is on random tokens."},
+      Field{"choice", &Report::choice, "The files that a budget takes. None without one."});
 }
 
 // Makes the files. Throws Error before anything is written if the folder holds no float model, or a
-// dtype is unknown; otherwise as Quantize, naming the file, which is removed then. Files
-// that were made before stay.
+// dtype or the budget cannot be read; otherwise as Quantize, naming the file, which is removed
+// then. Files that were made before stay.
 HubReport MakeHubFolder(const HubOptions& options);
 
 // Returns the report as `hub --json` writes it.

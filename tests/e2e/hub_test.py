@@ -1,6 +1,7 @@
 """`bitpress hub`: a model folder gets the files that transformers.js, sentence-transformers and ONNX Runtime GenAI look for."""
 
 import json
+import shutil
 
 import models
 import numpy as np
@@ -113,6 +114,24 @@ def test_several_models_are_one_job(bitpress, folder, tmp_path):
     report = json.loads(bitpress.ok("hub", folder, "-o", tmp_path / "out", "--dtypes", "q8,q4", "--json", "-"))
     assert [item["file"] for item in report["files"]] == [
         f"onnx/{name}_{suffix}.onnx" for name in ("decoder_model_merged", "encoder_model") for suffix in ("quantized", "q4")]
+
+
+def test_a_budget_takes_one_file_for_each_model(bitpress, folder, tmp_path):
+    (folder / "onnx" / "model.onnx").rename(folder / "onnx" / "encoder_model.onnx")
+    models.save(encoder(), folder / "onnx" / "decoder_model.onnx")
+    command = ["hub", folder, "-o", tmp_path / "out", "--dtypes", "fp32,q8,q4"]
+    report = json.loads(bitpress.ok(*command, "--json", "-", "--budget", "loss<=0.1%"))
+    files = {item["file"]: item for item in report["files"]}
+    choice = report["choice"]
+    assert choice["files"] == [f"onnx/{name}_quantized.onnx" for name in ("decoder_model", "encoder_model")]
+    assert choice["num_bytes"] == sum(files[name]["num_bytes"] for name in choice["files"])
+    assert choice["sqnr_db"] == min(files[name]["sqnr_db"] for name in choice["files"]) > 30
+    text = bitpress.ok(*command, "--budget", f"bytes<={choice['num_bytes']}")
+    assert 'for transformers.js: dtype: {"decoder_model": "q8", "encoder_model": "q8"}' in text
+    assert "WARNING: at most 1 % of the float file: no choice of these dtypes keeps it" in bitpress.ok(*command, "--budget", "bytes<=1%")
+    shutil.rmtree(tmp_path / "out")
+    assert "hub measures no times" in bitpress.error(*command, "--budget", "time<=1")
+    assert not (tmp_path / "out").exists()
 
 
 def test_a_folder_of_genai_keeps_its_names(bitpress, folder, tmp_path):

@@ -1,0 +1,122 @@
+#include "tasks/hub_budget.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <limits>
+#include <set>
+#include <utility>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "tasks/hub.h"
+
+namespace bitpress::tasks {
+namespace {
+
+constexpr double kInfinite = std::numeric_limits<double>::infinity();
+
+// The files of one float model that were compared.
+using Candidates = std::vector<const HubFile*>;
+
+bool IsCompared(const HubFile& file) { return file.why_not_compared.empty(); }
+double SqnrOf(const HubFile& file) { return file.sqnr_db.value_or(kInfinite); }
+
+std::vector<Candidates> CandidatesOf(std::span<const HubFile> files) {
+  std::vector<Candidates> of_models;
+  for (size_t i = 0; i < files.size(); ++i) {
+    if (i == 0 || files[i].model != files[i - 1].model) of_models.emplace_back();
+    if (IsCompared(files[i])) of_models.back().push_back(&files[i]);
+  }
+  return of_models;
+}
+
+// Returns the smallest file that is at least so close; null: none is.
+const HubFile* SmallestOf(const Candidates& candidates, double least_sqnr) {
+  const HubFile* found = nullptr;
+  for (const HubFile* const file : candidates) {
+    if (SqnrOf(*file) < least_sqnr) continue;
+    const auto rank = [](const HubFile& of) { return std::pair(of.num_bytes, -SqnrOf(of)); };
+    if (found == nullptr || rank(*file) < rank(*found)) found = file;
+  }
+  return found;
+}
+
+// Returns the smallest files that all are at least so close; empty: a model has none.
+Candidates SmallestOfAll(std::span<const Candidates> of_models, double least_sqnr) {
+  Candidates chosen;
+  for (const Candidates& candidates : of_models) {
+    const HubFile* const file = SmallestOf(candidates, least_sqnr);
+    if (file == nullptr) return {};
+    chosen.push_back(file);
+  }
+  return chosen;
+}
+
+uint64_t BytesOf(const Candidates& files) {
+  uint64_t sum = 0;
+  for (const HubFile* const file : files) sum += file->num_bytes;
+  return sum;
+}
+
+}  // namespace
+
+Limits ParseHubBudget(std::string_view text) {
+  Limits limits = ParseLimits(text);
+  if (limits.time) {
+    Fail(ErrorCode::kInvalidArgument,
+         "'{}': hub measures no times; write bytes<=60MB, bytes<=30%, loss<=1% or bytes and loss",
+         text);
+  }
+  return limits;
+}
+
+HubChoice ChooseFiles(std::span<const HubFile> files, const Limits& limits) {
+  HubChoice choice;
+  choice.budget = limits.Text();
+  const std::vector<Candidates> of_models = CandidatesOf(files);
+  uint64_t float_bytes = 0;
+  std::set<double, std::greater<>> levels;  // all SQNR, the best one first
+  for (size_t i = 0; i < files.size(); ++i) {
+    if (i == 0 || files[i].model != files[i - 1].model) float_bytes += files[i].float_bytes;
+    if (IsCompared(files[i])) levels.insert(SqnrOf(files[i]));
+  }
+  for (const Candidates& candidates : of_models) {
+    if (!candidates.empty()) continue;
+    choice.why_not = "a model was not compared: give samples (--data, --tokens, --text)";
+    return choice;
+  }
+  const double most_bytes =
+      std::min(limits.bytes.value_or(kInfinite),
+               limits.byte_share.value_or(kInfinite) * static_cast<double>(float_bytes));
+  const double least_sqnr = limits.loss ? -10 * std::log10(*limits.loss) : -kInfinite;
+  Candidates chosen;
+  if (std::isinf(most_bytes)) {
+    chosen = SmallestOfAll(of_models, least_sqnr);
+  } else {
+    for (const double level : levels) {
+      const Candidates found = SmallestOfAll(of_models, level);
+      if (found.empty() || static_cast<double>(BytesOf(found)) > most_bytes) continue;
+      if (level >= least_sqnr) chosen = found;
+      break;
+    }
+  }
+  if (chosen.empty()) {
+    const Candidates smallest = SmallestOfAll(of_models, -kInfinite);
+    choice.why_not = fmt::format("no choice of these dtypes keeps it; the smallest takes {}",
+                                 HumanBytes(BytesOf(smallest)));
+    return choice;
+  }
+  double worst = kInfinite;
+  for (const HubFile* const file : chosen) {
+    choice.files.push_back(file->file);
+    worst = std::min(worst, SqnrOf(*file));
+  }
+  choice.num_bytes = BytesOf(chosen);
+  if (std::isfinite(worst)) choice.sqnr_db = worst;
+  return choice;
+}
+
+}  // namespace bitpress::tasks
