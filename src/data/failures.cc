@@ -24,7 +24,9 @@ std::string Describe(std::span<const std::string> names, size_t most) {
 }  // namespace
 
 Error ErrorOfSample(const std::string& name, const Error& error) {
-  std::string message = fmt::format("{}: {}", name, error.what());
+  // Some messages begin with the sample already.
+  const bool is_named = std::string_view(error.what()).starts_with(fmt::format("'{}': ", name));
+  std::string message = is_named ? error.what() : fmt::format("{}: {}", name, error.what());
   if (name.ends_with(']') && error.code() == ErrorCode::kRuntime) {
     message += fmt::format(
         " (a row of an item is a sample; if the rows of an item belong together, give {})",

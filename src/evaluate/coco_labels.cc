@@ -5,7 +5,6 @@
 #include <string_view>
 
 #include "base/atomic_file.h"
-#include "base/content_hash.h"
 #include "base/error.h"
 #include "base/paths.h"
 #include "base/text.h"
@@ -181,9 +180,6 @@ void FindMasks(CocoLabels& labels) {
 
 void ReadInto(const Json& coco, CocoLabels& labels) {
   const std::map<int64_t, int64_t> classes = ClassesOf(coco.at("categories"));
-  ContentHash hash;
-  for (const auto& [id, label] : classes) hash.AddNumber(static_cast<uint64_t>(id));
-  labels.categories = hash.value();
   std::map<int64_t, std::string> names;
   for (size_t index = 0; const Json& image : coco.at("images")) {
     ReadEntry(NameOfImage(image, index++), [&] {

@@ -37,7 +37,6 @@ struct CocoImage {
 struct CocoLabels {
   std::string file;
   std::map<std::string, CocoImage> images = {};  // images by the names of their files
-  uint64_t categories = 0;                       // a hash of their ids, in the order of classes
   // Masks can be measured: there are labels, each has a segmentation that is not empty, and each
   // image has its width and height. Otherwise the boxes alone are measured.
   bool has_masks = false;

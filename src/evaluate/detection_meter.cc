@@ -156,15 +156,14 @@ class PairedMasks {
 class DetectionMeter : public TaskMeter {
  public:
   DetectionMeter(const TaskSpec& spec, const std::string& layout) {
-    settings_ = {layout, spec.Number("score", 0.25), spec.Number("iou", 0.5),
-                 spec.Number("stride", 4)};
+    settings_ = {layout, spec.Number("score", 0.25, 0, 1), spec.Number("iou", 0.5, 0, 1),
+                 spec.Number("stride", 4, 1, kMostStride)};
     fit_ = spec.Text("fit", "none");
     if (fit_ != "none" && fit_ != "letterbox" && fit_ != "stretch") {
       Fail(ErrorCode::kInvalidArgument, "fit '{}' is not one of none|letterbox|stretch", fit_);
     }
     if (const std::string labels = spec.Text("labels"); !labels.empty()) {
       coco_ = ReadCocoLabels(labels);
-      categories_ = coco_.categories;
     }
   }
 
@@ -214,6 +213,9 @@ class DetectionMeter : public TaskMeter {
     if (counts_.has_masks && !coco_.why_no_masks.empty()) {
       report.how += "; masks are not compared with the labels: " + coco_.why_no_masks;
     }
+    if (!coco_.file.empty() && counts_.boxes.images.empty()) {
+      report.how += "; " + NoLabelIn(coco_.file);
+    }
     if (counts_.has_reference && counts_.num_wanted + counts_.num_found == 0) {
       report.why_no_loss = fmt::format(
           "neither model gives a box with a score of {:g} in {}: give samples that hold objects, "
@@ -248,10 +250,6 @@ class DetectionMeter : public TaskMeter {
     if (settings_.layout != same.settings_.layout || settings_.score != same.settings_.score) {
       FailOtherSettings();
     }
-    if (categories_ != same.categories_) {
-      Fail(ErrorCode::kInvalidArgument,
-           "their labels have different categories: measure all parts with labels of one list");
-    }
     // Samples with and without a reference have no common loss.
     if (counts_.num_samples > 0 && same.counts_.num_samples > 0 &&
         counts_.has_reference != same.counts_.has_reference) {
@@ -263,19 +261,18 @@ class DetectionMeter : public TaskMeter {
   void Write(ByteWriter& writer) const override {
     writer.Text(settings_.layout);
     writer.Number(std::bit_cast<uint64_t>(settings_.score));
-    writer.Number(categories_);
     counts_.Write(writer);
   }
 
   void Read(ByteReader& reader) override {
     settings_.layout = reader.Text();
     settings_.score = std::bit_cast<double>(reader.Number<uint64_t>());
-    categories_ = reader.Number<uint64_t>();
     counts_ = Counts::Read(reader);
   }
 
  private:
-  static constexpr double kSame = 0.5;  // the IoU of two boxes, or masks, of one object
+  static constexpr double kMostStride = 1024;  // pixels
+  static constexpr double kSame = 0.5;         // the IoU of two boxes, or masks, of one object
   // Boxes of the float model whose score is this part of the least one may be objects, too.
   static constexpr double kCandidates = 0.1;
   // From so many boxes on, the loss of 1 % is counted. Fewer boxes say how far they moved, but very
@@ -407,7 +404,6 @@ class DetectionMeter : public TaskMeter {
   DetectionSettings settings_;
   std::string fit_;
   CocoLabels coco_;
-  uint64_t categories_ = 0;  // of the labels, CocoLabels::categories; 0: there are no labels
   Counts counts_;
 };
 

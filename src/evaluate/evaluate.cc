@@ -162,6 +162,7 @@ class Evaluator::Impl {
     try {
       RunBatch(batch);
     } catch (const Error& error) {
+      if (runs_->is_choosing()) throw;
       const std::string name = batch.names.empty() ? "a sample" : batch.names[0];
       if (options_.most_failures == 0 || error.code() == ErrorCode::kIo) {
         throw data::ErrorOfSample(name, error);

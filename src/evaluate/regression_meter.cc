@@ -122,9 +122,9 @@ class Columns {
 
 class RegressionMeter : public TaskMeter {
  public:
-  RegressionMeter(const TaskSpec& spec, size_t output) : output_(output) {
-    const std::string labels = spec.Text("labels");
-    if (!labels.empty()) labels_ = ReadColumn(labels, "value");
+  RegressionMeter(const TaskSpec& spec, size_t output)
+      : output_(output), labels_file_(spec.Text("labels")) {
+    if (!labels_file_.empty()) labels_ = ReadColumn(labels_file_, "value");
   }
 
   void Add(const TaskSample& sample) override {
@@ -152,6 +152,7 @@ class RegressionMeter : public TaskMeter {
 
   TaskReport Result() const override {
     TaskReport report{.task = "regression", .num_samples = num_samples_};
+    if (!labels_file_.empty() && against_labels_.empty()) report.how = NoLabelIn(labels_file_);
     if (const std::optional<double> share = against_float_.ErrorShare()) {
       report.figures.push_back({"R2 against the float model", 1 - *share, {}});
       report.figures.push_back({"error over the spread", std::sqrt(*share), {}});
@@ -230,6 +231,7 @@ class RegressionMeter : public TaskMeter {
 
   size_t output_;
   uint64_t num_samples_ = 0, num_classes_ = 0, num_equal_ = 0;
+  std::string labels_file_;  // "": none
   std::map<std::string, std::string> labels_;
   Columns against_float_, against_labels_, reference_against_labels_;
 };

@@ -47,7 +47,10 @@ uint64_t CountNonfinite(const MeasuredRun& run) {
 
 RunMeter::RunMeter(RunMeterSettings settings, std::vector<runtime::ValueDescription> inputs,
                    std::vector<runtime::ValueDescription> outputs)
-    : settings_(std::move(settings)), inputs_(std::move(inputs)), outputs_(std::move(outputs)) {}
+    : settings_(std::move(settings)),
+      inputs_(std::move(inputs)),
+      outputs_(std::move(outputs)),
+      task_files_(FilesContent(settings_.task)) {}
 
 void RunMeter::Add(const MeasuredRun& run, EvaluationState& counts) {
   if (!has_run_) FindClasses(run);
@@ -147,7 +150,11 @@ TaskInterface RunMeter::InterfaceOf(const MeasuredRun& run) {
 // Adds a run to the measure of the task.
 void RunMeter::MeasureTask(const MeasuredRun& run) {
   const Tensor* const mask = MaskOf(run.inputs);
-  if (!has_run_) ChooseMeasures(InterfaceOf(run), run);
+  if (!has_run_) {
+    is_choosing_ = true;
+    ChooseMeasures(InterfaceOf(run), run);
+    is_choosing_ = false;
+  }
   if (!task_.meter && heads_.empty()) return;
   std::vector<Output> turned;  // holds what the samples show
   turned.reserve(2 * steps_first_.size());
@@ -223,7 +230,8 @@ std::optional<TaskState> RunMeter::StateOfTask() const {
   return TaskState{.task = settings_.task.task,
                    .settings = SettingsText(settings_.task),
                    .output = task_.output ? outputs_[*task_.output].name : "",
-                   .counts = std::move(counts.bytes())};
+                   .counts = std::move(counts.bytes()),
+                   .files = task_files_};
 }
 
 // Returns the losses of the heads. An output that is 0 in the reference has none.

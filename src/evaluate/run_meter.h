@@ -44,6 +44,7 @@ struct MeasuredRun {
 class RunMeter {
  public:
   // Takes the inputs and outputs of the model. What the outputs are follows from the first run.
+  // Throws Error(kIo) if a file that the settings of the task name cannot be read.
   RunMeter(RunMeterSettings settings, std::vector<runtime::ValueDescription> inputs,
            std::vector<runtime::ValueDescription> outputs);
 
@@ -51,6 +52,8 @@ class RunMeter {
   // classes, or if outputs cannot be compared.
   void Add(const MeasuredRun& run, EvaluationState& counts);
 
+  // Returns whether an Error of Add was about the measures, and not about the samples of the run.
+  bool is_choosing() const { return is_choosing_; }
   // Returns the index of the output with the class scores; nothing if there is none, or no more.
   std::optional<size_t> class_output() const { return class_index_; }
   // Adds the measures of the task and of the other outputs to a report. `counts` are those of all
@@ -76,7 +79,8 @@ class RunMeter {
 
   RunMeterSettings settings_;
   std::vector<runtime::ValueDescription> inputs_, outputs_;
-  bool has_run_ = false;
+  uint64_t task_files_ = 0;  // FilesContent
+  bool has_run_ = false, is_choosing_ = false;
   std::optional<size_t> class_index_;
   std::optional<int64_t> num_classes_;  // of that output in the first run
   TaskMeasure task_;

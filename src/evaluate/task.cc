@@ -329,6 +329,16 @@ double TaskSpec::Number(std::string_view key, double fallback) const {
                                  : ParseDouble(found->second, fmt::format("task setting {}", key));
 }
 
+double TaskSpec::Number(std::string_view key, double fallback, double least, double most) const {
+  const double number = Number(key, fallback);
+  // NaN fails each comparison.
+  if (!(number >= least && number <= most)) {
+    Fail(ErrorCode::kInvalidArgument, "task setting {} is {}, expected a number from {} to {}", key,
+         Text(key), least, most);
+  }
+  return number;
+}
+
 int64_t TaskSpec::Integer(std::string_view key, int64_t fallback, int64_t least,
                           int64_t most) const {
   const double number = Number(key, static_cast<double>(fallback));
@@ -356,7 +366,10 @@ TaskSpec ParseTask(std::string_view text) {
            word, key, DidYouMean(key, known), word,
            known.empty() ? "no key, it has no settings" : "one of " + Join(known, ", "));
     }
-    spec.settings[key] = std::string(Trim(std::string_view(part).substr(at + 1)));
+    std::string value(Trim(std::string_view(part).substr(at + 1)));
+    if (!spec.settings.emplace(key, std::move(value)).second) {
+      Fail(ErrorCode::kInvalidArgument, "task setting {} is given twice", key);
+    }
   }
   return spec;
 }
@@ -487,6 +500,10 @@ std::map<std::string, std::string> ReadColumn(const std::filesystem::path& csv,
     labels.emplace(std::move(row.file), std::move(row.text));
   }
   return labels;
+}
+
+std::string NoLabelIn(const std::string& file) {
+  return fmt::format("no sample has a label in '{}'", file);
 }
 
 const std::string* LabelOf(const std::map<std::string, std::string>& labels,

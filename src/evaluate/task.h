@@ -58,6 +58,9 @@ struct TaskSpec {
   std::string Text(std::string_view key, std::string fallback = "") const;
   double Number(std::string_view key, double fallback) const;
   // Returns a setting, or `fallback` without it. Throws Error(kInvalidArgument) naming the setting
+  // if it is no number from `least` to `most`.
+  double Number(std::string_view key, double fallback, double least, double most) const;
+  // Returns a setting, or `fallback` without it. Throws Error(kInvalidArgument) naming the setting
   // if it is no integer from `least` to `most`. REQUIRES: doubles hold both bounds exactly.
   int64_t Integer(std::string_view key, int64_t fallback, int64_t least, int64_t most) const;
 };

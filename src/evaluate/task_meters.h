@@ -42,6 +42,8 @@ size_t EditDistance(std::span<const int64_t> wanted, std::span<const int64_t> fo
 // Error naming the file if it is missing or wrong.
 std::map<std::string, std::string> ReadColumn(const std::filesystem::path& csv,
                                               const std::string& column);
+// Returns the clause that says that no sample has a label in a file.
+std::string NoLabelIn(const std::string& file);
 // Returns the label of a sample, whose file may be listed with its folders or without; null: none.
 const std::string* LabelOf(const std::map<std::string, std::string>& labels,
                            const std::string& sample);

@@ -2,7 +2,10 @@
 
 #include <algorithm>
 
+#include "base/atomic_file.h"
+#include "base/content_hash.h"
 #include "base/error.h"
+#include "base/paths.h"
 #include "evaluate/task_meters.h"
 
 namespace bitpress::evaluate {
@@ -16,6 +19,9 @@ std::unique_ptr<TaskMeter> MeterOf(const TaskState& state) {
   reader.ExpectEnd();
   return meter;
 }
+
+// Returns whether the value of a setting is the path of a file.
+bool IsFile(std::string_view key) { return key == "labels" || key == "vocabulary"; }
 
 }  // namespace
 
@@ -33,6 +39,12 @@ void TaskState::Merge(const TaskState& other) {
          "they measure the task {} by different outputs: '{}' and '{}'; name one ({}:output=...)",
          word(*this), output, other.output, WordOf<Task>(kTaskWords, task));
   }
+  if (files != other.files) {
+    Fail(ErrorCode::kInvalidArgument,
+         "they measure the task {} by files with different contents: measure all parts with copies "
+         "of the same labels and vocabulary",
+         word(*this));
+  }
   const std::unique_ptr<TaskMeter> sum = MeterOf(*this);
   sum->Merge(*MeterOf(other));
   ByteWriter writer;
@@ -45,6 +57,7 @@ TaskReport TaskState::Report() const { return MeterOf(*this)->Result(); }
 void TaskState::Write(ByteWriter& writer) const {
   writer.Number(static_cast<uint8_t>(task));
   for (const std::string* const text : {&settings, &output, &counts}) writer.Text(*text);
+  writer.Number(files);
 }
 
 TaskState TaskState::Read(ByteReader& reader) {
@@ -59,6 +72,7 @@ TaskState TaskState::Read(ByteReader& reader) {
   for (std::string* const text : {&state.settings, &state.output, &state.counts}) {
     *text = reader.Text();
   }
+  state.files = reader.Number<uint64_t>();
   MeterOf(state);  // refuses damaged counts
   return state;
 }
@@ -66,10 +80,21 @@ TaskState TaskState::Read(ByteReader& reader) {
 std::string SettingsText(const TaskSpec& spec) {
   std::string text;
   for (const auto& [key, value] : spec.settings) {
-    const bool is_file = key == "labels" || key == "vocabulary";
-    text += fmt::format("{}{}{}", text.empty() ? "" : ",", key, is_file ? "" : "=" + value);
+    text += fmt::format("{}{}{}", text.empty() ? "" : ",", key, IsFile(key) ? "" : "=" + value);
   }
   return text;
+}
+
+uint64_t FilesContent(const TaskSpec& spec) {
+  ContentHash content;
+  bool has_files = false;
+  for (const auto& [key, value] : spec.settings) {
+    if (!IsFile(key)) continue;
+    content.Add(key);
+    content.Add(ReadFile(PathOf(value)));
+    has_files = true;
+  }
+  return has_files ? content.value() : 0;
 }
 
 }  // namespace bitpress::evaluate

@@ -2,6 +2,7 @@
 // have it. States of different samples add up exactly: they are sums without rounding, or sets.
 #pragma once
 
+#include <cstdint>
 #include <string>
 
 #include "base/byte_stream.h"
@@ -14,9 +15,10 @@ struct TaskState {
   std::string settings;  // of the user, see SettingsText
   std::string output;    // that is measured; "": all together
   std::string counts;    // as TaskMeter writes them
+  uint64_t files = 0;    // the content of the files that settings name, see FilesContent
 
   // Adds the samples of another state. Throws Error(kInvalidArgument) if it is of another task,
-  // output or settings.
+  // output, settings or files.
   void Merge(const TaskState& other);
   TaskReport Report() const;
   void Write(ByteWriter& writer) const;
@@ -28,5 +30,9 @@ struct TaskState {
 // Returns the settings of a task by which parts have to be measured alike. Files count by being
 // given: other machines may have them elsewhere.
 std::string SettingsText(const TaskSpec& spec);
+
+// Returns a number for the content of the files that the settings name, by which labels of one set
+// are told from those of another; 0 without any. Throws Error if a file cannot be read.
+uint64_t FilesContent(const TaskSpec& spec);
 
 }  // namespace bitpress::evaluate

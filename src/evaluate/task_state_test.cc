@@ -208,6 +208,8 @@ TEST_F(TaskStateTest, AddsOnlyWhatBelongsTogether) {
               HasSubstr("different tasks: detection and text"));
   EXPECT_THAT(message([](auto& other) { other.settings = "iou=0.6"; }),
               HasSubstr("different tasks: detection and detection:iou=0.6"));
+  EXPECT_THAT(message([](auto& other) { ++other.files; }),
+              HasSubstr("files with different contents"));
   EXPECT_THAT(message([](auto& other) { other.output = "z"; }), HasSubstr("'y' and 'z'; name one"));
   const TaskCase layout{Task::kDetection, [] { return MakeDetectionMeter({}, "yolo5"); },
                         [](size_t seed) {
@@ -218,12 +220,24 @@ TEST_F(TaskStateTest, AddsOnlyWhatBelongsTogether) {
   EXPECT_EQ(SettingsText(ParseTask("detection:labels=/a/b.json,score=0.4")), "labels,score=0.4");
 }
 
+TEST_F(TaskStateTest, KnowsFilesByTheirContent) {
+  const auto content = [](const std::string& task) { return FilesContent(ParseTask(task)); };
+  const std::string labels = Path("texts.csv"), vocabulary = Path("vocabulary.txt");
+  EXPECT_EQ(content("text:blank=0"), 0);
+  const uint64_t of_labels = content("text:labels=" + labels);
+  EXPECT_NE(of_labels, 0);
+  EXPECT_NE(content("text:labels=" + labels + ",vocabulary=" + vocabulary), of_labels);
+  std::filesystem::copy_file(labels, Path("copy.csv"));
+  EXPECT_EQ(content("text:blank=1,labels=" + Path("copy.csv")), of_labels);
+  std::ofstream(Path("copy.csv"), std::ios::app) << "more.npy,a\n";
+  EXPECT_NE(content("text:labels=" + Path("copy.csv")), of_labels);
+}
+
 // Returns the bytes of a detection meter with these counts, without labels.
 std::string DetectionBytes(const std::vector<uint64_t>& counts, size_t num_expected) {
   ByteWriter writer;
   writer.Text("end2end");
   writer.Number(std::bit_cast<uint64_t>(0.25));
-  writer.Number(uint64_t{0});  // no labels, so no categories
   for (const uint64_t count : counts) writer.Compact(count);
   OrderlessSum().Write(writer);
   writer.Number(uint8_t{1});

@@ -61,12 +61,13 @@ class TextMeter : public TaskMeter {
     constexpr int64_t kMostBlank = std::numeric_limits<int32_t>::max() - 1;
     if (spec.settings.contains("blank")) blank_ = spec.Integer("blank", 0, 0, kMostBlank);
     if (const std::string file = spec.Text("vocabulary"); !file.empty()) ReadVocabulary(file);
-    if (const std::string labels = spec.Text("labels"); !labels.empty()) {
+    labels_file_ = spec.Text("labels");
+    if (!labels_file_.empty()) {
       if (vocabulary_.empty() && characters_.empty()) {
         Fail(ErrorCode::kInvalidArgument,
-             "texts of labels need the vocabulary: text:labels={},vocabulary=FILE", labels);
+             "texts of labels need the vocabulary: text:labels={},vocabulary=FILE", labels_file_);
       }
-      labels_ = ReadColumn(labels, "text");
+      labels_ = ReadColumn(labels_file_, "text");
     }
   }
 
@@ -75,6 +76,10 @@ class TextMeter : public TaskMeter {
     if (found.dims.size() != 2) {
       Fail(ErrorCode::kInvalidArgument, "'{}': scores of texts have [steps, classes], not {} axes",
            sample.name, found.dims.size());
+    }
+    if (blank_.value_or(0) >= found.dims[1]) {
+      Fail(ErrorCode::kInvalidArgument, "task setting blank is {}, and the output has {} classes",
+           *blank_, found.dims[1]);
     }
     if (vocabulary_.empty() && !characters_.empty()) UseCharacters(found.dims[1]);
     has_reference_ = has_reference_ || !sample.reference.empty();
@@ -91,6 +96,9 @@ class TextMeter : public TaskMeter {
     TaskReport report{.task = "text", .num_samples = paths_.size()};
     const int64_t blank = blank_.value_or(CommonClass());
     report.how = fmt::format("CTC, blank {}{}", blank, blank_ ? "" : ", the commonest class");
+    const bool has_labels =
+        std::ranges::any_of(paths_, [](const Paths& paths) { return paths.label.has_value(); });
+    if (!labels_file_.empty() && !has_labels) report.how += "; " + NoLabelIn(labels_file_);
     ErrorRate against_float, characters, reference_characters, words, reference_words;
     std::map<std::string, int64_t> known;
     for (const Paths& paths : paths_) {
@@ -274,6 +282,7 @@ class TextMeter : public TaskMeter {
   size_t output_;
   std::optional<int64_t> blank_;
   std::vector<std::string> vocabulary_, characters_;
+  std::string labels_file_;  // "": none
   std::map<std::string, std::string> labels_;
   std::vector<Paths> paths_;
   std::map<int64_t, uint64_t> num_steps_;  // of each class, the float model's if there is one

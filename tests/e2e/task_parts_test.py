@@ -61,12 +61,16 @@ def test_parts_of_different_tasks_are_refused(bitpress, detector, tmp_path):  # 
         assert "they measure different tasks" in message or "not measured with the same options" in message
 
 
-def test_parts_with_other_categories_are_refused(bitpress, detector, tmp_path):  # noqa: F811
+def test_parts_with_other_labels_are_refused(bitpress, detector, tmp_path):  # noqa: F811
     path, labels, _ = scenes(tmp_path / "data")
-    other = tmp_path / "other.json"
-    other.write_text(json.dumps({**labels, "categories": [*labels["categories"], {"id": 1000, "name": "one more"}]}))
-    for i, file in enumerate([path, other]):
+    copy, other = tmp_path / "copy.json", tmp_path / "other.json"
+    copy.write_bytes(path.read_bytes())
+    other.write_text(json.dumps({**labels, "annotations": labels["annotations"][1:]}))
+    parts = []
+    for shard, file in [(1, path), (2, copy), (2, other)]:
+        parts.append(tmp_path / f"part{len(parts)}.bpe")
         bitpress.ok("evaluate", detector, "--data", tmp_path / "data", "--task", f"detection:layout=end2end,fit=letterbox,labels={file}",
-                    "--shard", f"{i + 1}/2", "-o", tmp_path / f"part{i}.bpe")
-    message = bitpress.error("merge", tmp_path / "part0.bpe", tmp_path / "part1.bpe", "-o", tmp_path / "sum.bpe")
-    assert "their labels have different categories" in message and not (tmp_path / "sum.bpe").exists()
+                    "--shard", f"{shard}/2", "-o", parts[-1])
+    message = bitpress.error("merge", parts[0], parts[2], "-o", tmp_path / "sum.bpe")
+    assert "by files with different contents" in message and not (tmp_path / "sum.bpe").exists()
+    bitpress.ok("merge", *parts[:2], "-o", tmp_path / "sum.bpe")

@@ -228,7 +228,9 @@ def test_wrong_tasks_are_said(bitpress, embedder, tmp_path):
     data = save_arrays(tmp_path / "data", [np.zeros((4, 64), np.float32)])
     for task, message in [("embeding", "did you mean 'embedding'"), ("embedding:q=1", "no setting 'q'"),
                           ("detection", "it is not clear how the outputs hold boxes"), ("embedding:output=z", "no output 'z'"),
-                          ("detection:layout=yolo9", "is not one of yolo5|yolo8")]:
+                          ("detection:layout=yolo9", "is not one of yolo5|yolo8"), ("embedding:k=3,k=4", "task setting k is given twice"),
+                          ("embedding:k=0", "task setting k is 0, expected an integer from 1"),
+                          ("detection:layout=yolo8,score=2", "task setting score is 2, expected a number from 0 to 1")]:
         assert message in bitpress.error("evaluate", embedder, "--reference", embedder, "--data", data, "--task", task)
 
 
