@@ -20,11 +20,14 @@
 #include "base/text.h"
 #include "data/kept_samples.h"
 #include "evaluate/measured_loss.h"
+#include "evaluate/task.h"
+#include "evaluate/task_state.h"
 #include "graph/staged_model.h"
 #include "graph/stored_bytes.h"
 #include "ops/multiply_adds.h"
 #include "plan/target_profile.h"
 #include "report/commands.h"
+#include "runtime/session.h"
 #include "tasks/check.h"
 #include "tasks/compared_runs.h"
 #include "tasks/json_file.h"
@@ -113,7 +116,8 @@ TrialOptions TrialsOf(const AutoOptions& options) {
 TrialFigures FiguresOf(const AutoTrial& trial, const AutoReport& report) {
   const auto bytes = static_cast<double>(trial.file_bytes);
   return {trial.loss, trial.time_ratio, bytes,
-          bytes / std::max(1.0, static_cast<double>(report.float_bytes))};
+          bytes / std::max(1.0, static_cast<double>(report.float_bytes)),
+          trial.evaluation ? trial.evaluation->sqnr_db : std::nullopt};
 }
 
 class AutoRun {
@@ -192,6 +196,7 @@ class AutoRun {
               ? LadderCandidates()
               : SuitableCandidates(report_.network, has_samples, options_.target, options_.want);
     }
+    CheckSamples(model);
     if (!has_samples) {
       report_.notes.push_back(
           "without samples no loss is measured: with some (100 are enough), INT8 with static "
@@ -199,6 +204,19 @@ class AutoRun {
           "and 4 bits are tried, too");
     } else if (options_.want != Want::kFirst && trials_.validation().samples.limit == 0) {
       trials_.LimitValidation(SamplesToMeasure(model));
+    }
+  }
+
+  // Runs the first samples through the float model, so that wrong ones are one error before any
+  // trial, and not one of each.
+  void CheckSamples(const graph::Model& model) const {
+    std::optional<runtime::Session> session;
+    for (const data::SampleSpec* samples : {&options_.samples, &options_.validation}) {
+      const auto first = FirstSamples(model, *samples, 1, [](const auto&) { return size_t{1}; });
+      if (first.empty()) continue;
+      if (!session) session = runtime::Session::FromModel(model);
+      WithContext(fmt::format("the first sample does not fit '{}'", PathText(options_.model)),
+                  [&] { session->Run(first[0]); });
     }
   }
 
@@ -422,6 +440,17 @@ class AutoRun {
   const std::optional<double> load_ = SystemLoad();  // before any work
 };
 
+// Checks before any work that the output does not replace the model, which the page and the command
+// that makes the file again read.
+void CheckOutput(const AutoOptions& options) {
+  std::error_code ignored;
+  if (fs::equivalent(options.model, options.output, ignored)) {
+    Fail(ErrorCode::kInvalidArgument, "the output is the model itself, '{}': choose another name",
+         PathText(options.model));
+  }
+  const AtomicFile probe(options.output);
+}
+
 // Checks before any work that the page can be written, and that it replaces no model.
 void CheckPage(const AutoOptions& options) {
   if (options.page.empty()) return;
@@ -443,8 +472,9 @@ AutoReport Auto(const AutoOptions& options) {
          options.tolerable_loss);
   }
   if (options.max_trials == 0) Fail(ErrorCode::kInvalidArgument, "there must be a trial");
-  { const AtomicFile probe(options.output); }  // before any work
+  CheckOutput(options);
   CheckPage(options);
+  evaluate::FilesContent(evaluate::ParseTask(options.task));  // refuses what cannot be read
   JsonFile report_file(options.report);
   AutoRun run(options);
   AutoReport report = run.Run();

@@ -27,8 +27,17 @@ double ParseShare(std::string_view text) {
   return ParseDouble(Trim(text), "the bound") / (is_percent ? 100 : 1);
 }
 
+void SetOnce(std::optional<double>& limit, double value, std::string_view part) {
+  if (limit) Fail(ErrorCode::kInvalidArgument, "'{}': this limit is given twice", part);
+  limit = value;
+}
+
 double OrInfinity(const std::optional<double>& value) {
   return value.value_or(std::numeric_limits<double>::infinity());
+}
+
+std::optional<double> NoiseDb(const TrialFigures& figures) {
+  return figures.sqnr_db ? std::optional(-*figures.sqnr_db) : std::nullopt;
 }
 
 // Returns how many times its limits of size and time a model takes at the worst.
@@ -63,7 +72,9 @@ bool IsBetter(const TrialFigures& a, const TrialFigures& b, const Goals& goals) 
     case Want::kFaster:
       return std::tuple(OrInfinity(a.time), a.bytes) < std::tuple(OrInfinity(b.time), b.bytes);
     case Want::kClosest:
-      return std::tuple(loss_a, a.bytes) < std::tuple(loss_b, b.bytes);
+      // A measure that counts is often the same for two files, one of which is far closer.
+      return std::tuple(loss_a, OrInfinity(NoiseDb(a)), a.bytes) <
+             std::tuple(loss_b, OrInfinity(NoiseDb(b)), b.bytes);
     case Want::kFirst:
       return false;
   }
@@ -100,10 +111,10 @@ Limits ParseLimits(std::string_view text) {
     if (name == "bytes") {
       const bool is_share = bound.ends_with('%');
       value = is_share ? ParseShare(bound) : search::ParseBytes(bound);
-      (is_share ? limits.byte_share : limits.bytes) = value;
+      SetOnce(is_share ? limits.byte_share : limits.bytes, value, part);
     } else if (name == "time" || name == "loss") {
       value = ParseShare(bound);
-      (name == "time" ? limits.time : limits.loss) = value;
+      SetOnce(name == "time" ? limits.time : limits.loss, value, part);
     } else {
       Fail(ErrorCode::kInvalidArgument, "there is no limit '{}'{}; write {}", name,
            DidYouMean(name, std::vector<std::string>{"bytes", "time", "loss"}), kLimitExamples);

@@ -60,6 +60,7 @@ struct TrialFigures {
   std::optional<double> loss, time;  // nothing: not measured
   double bytes = 0;
   double byte_share = 0;
+  std::optional<double> sqnr_db = {};  // of the outputs
 
   // Returns whether the model keeps the limits. What was not measured keeps them.
   bool Keeps(const Limits& limits) const;

@@ -1,9 +1,12 @@
 #include "tasks/auto_goals.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <vector>
+
+#include "base/test_support.h"
 
 namespace bitpress::tasks {
 namespace {
@@ -43,6 +46,24 @@ TEST(AutoGoals, OtherPreferencesTakeTheirBest) {
   EXPECT_EQ(BytesChosen(trials, Want::kFaster), 120);
   EXPECT_EQ(BytesChosen(trials, Want::kClosest), 300);
   EXPECT_EQ(BestOf(trials, GoalsOf(Want::kFirst, {}, 0.01)), 0);
+}
+
+TEST(AutoGoals, OfEqualLossesTheClosestOutputsDecide) {
+  std::vector<TrialFigures> trials = {Trial(100, 1), Trial(200, 1), Trial(300, 1, 0.001)};
+  EXPECT_EQ(BytesChosen(trials, Want::kClosest), 100);
+  trials[0].sqnr_db = 30;
+  trials[1].sqnr_db = 50;
+  trials[2].sqnr_db = 90;
+  EXPECT_EQ(BytesChosen(trials, Want::kClosest), 200);
+  EXPECT_EQ(BytesChosen(trials, Want::kSmaller), 100);
+}
+
+TEST(AutoGoals, ALimitIsGivenOnce) {
+  for (const char* const text : {"loss<=1%,loss<=2%", "bytes<=3MB,bytes<=2MB", "time<=1,time<=1"}) {
+    EXPECT_THAT(ExpectError(ErrorCode::kInvalidArgument, [&] { ParseLimits(text); }),
+                testing::HasSubstr("is given twice"));
+  }
+  EXPECT_TRUE(ParseLimits("bytes<=3MB,bytes<=50%").byte_share);
 }
 
 TEST(AutoGoals, WithoutOneThatKeepsTheLimitsTheNearestIsTaken) {

@@ -120,7 +120,7 @@ def test_standard_output_may_have_the_json_alone(bitpress, large, rows, tmp_path
 
 
 @pytest.mark.parametrize("budget, message", [("size<=3", "there is no limit 'size'"), ("bytes=3", "is no bound"), ("time<=0", "above 0"),
-                                             ("loss<=x", "the bound")])
+                                             ("loss<=x", "the bound"), ("loss<=1%,loss<=2%", "'loss<=2%': this limit is given twice")])
 def test_wrong_limits_are_said(bitpress, large, rows, tmp_path, budget, message):
     assert message in bitpress.error("auto", large, "-o", tmp_path / "best.onnx", "--data", rows, "--budget", budget)
     assert not (tmp_path / "best.onnx").exists()
@@ -129,6 +129,23 @@ def test_wrong_limits_are_said(bitpress, large, rows, tmp_path, budget, message)
 def test_a_page_that_would_replace_a_model_is_refused(bitpress, large, tmp_path):
     message = bitpress.error("auto", large, "-o", tmp_path / "best.html")
     assert "another name" in message and not (tmp_path / "best.html").exists()
+
+
+def test_the_model_itself_is_no_output(bitpress, large, tmp_path):
+    model = tmp_path / "model.onnx"
+    model.write_bytes(large.read_bytes())
+    for config in ([], ["--configs", "INT8_WEIGHTS"]):
+        assert "the output is the model itself" in bitpress.error("auto", model, "-o", model, *config)
+    assert model.read_bytes() == large.read_bytes()
+
+
+def test_samples_that_do_not_fit_are_one_error_before_any_trial(bitpress, large, rows, tmp_path):
+    wide = save_arrays(tmp_path / "wide", [np.zeros((3, 200), np.float32)])
+    for words in (["--data", wide], ["--data", rows, "--validation", wide]):
+        message = bitpress.error("auto", large, "-o", tmp_path / "best.onnx", *words)
+        assert f"the first sample does not fit '{large}': input 'x' has shape [1, 200], expected [?, 256]" in message
+    message = bitpress.error("auto", large, "-o", tmp_path / "best.onnx", "--data", rows, "--task", "regression:labels=none.csv")
+    assert message.strip().endswith("cannot read 'none.csv': No such file or directory")
 
 
 def test_what_the_float_model_reaches_is_shown(bitpress, large, rows, tmp_path):
