@@ -296,7 +296,9 @@ void AddAutoCommand(CLI::App& program) {
       "\"loss<=2%\"\n"
       "  bitpress auto decoder.onnx -o best.onnx --text news.txt --tokenizer tokenizer.json\n");
   command->callback([options] {
-    if (!options->has_no_page) {
+    // A file on standard output has no place for a page beside it.
+    const bool has_place = !options->page.empty() || !IsStandardStream(options->output);
+    if (!options->has_no_page && has_place) {
       options->request.page = options->page.empty()
                                   ? PathOf(options->output).replace_extension(".html")
                                   : PathOf(options->page);

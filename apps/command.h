@@ -43,5 +43,9 @@ std::string Spelt(std::string_view option);
 void Print(std::string_view text);
 // Makes Print write to standard error, because standard output gets a file, or to standard output.
 void PrintTo(std::FILE* stream);
+// Makes texts and errors name a temporary file as the user typed it, "-", until PrintTo is called.
+void NameStandardStream(const std::string& file);
+// Returns whether a file stands for standard input or output.
+bool IsStandardStream(const std::string& file);
 
 }  // namespace bitpress::apps

@@ -34,11 +34,24 @@ std::FILE*& TextStream() {
   return stream;
 }
 
+// The files that stand for standard input and output.
+std::vector<std::string>& StreamFiles() {
+  static std::vector<std::string> files;
+  return files;
+}
+
+// Returns a text with the files that the user named, "-" among them.
+std::string AsTyped(std::string_view given) {
+  std::string text(given);
+  for (const std::string& file : StreamFiles()) text = Replaced(std::move(text), file, "-");
+  return text;
+}
+
 constexpr int kFailed = 1;
 constexpr int kUsage = 2;
 
 int Report(std::string_view message, int exit_code) {
-  fmt::print(stderr, "bitpress: error: {}\n", OneLine(message));
+  fmt::print(stderr, "bitpress: error: {}\n", OneLine(AsTyped(message)));
   return exit_code;
 }
 
@@ -192,12 +205,22 @@ std::string Spelt(std::string_view option) {
   return spelt;
 }
 
-void Print(std::string_view text) {
+void Print(std::string_view given) {
+  const std::string text = AsTyped(given);
   const bool is_written = std::fwrite(text.data(), 1, text.size(), TextStream()) == text.size() &&
                           std::fflush(TextStream()) == 0;
   if (!is_written) Fail(ErrorCode::kIo, "cannot write to standard output");
 }
 
-void PrintTo(std::FILE* stream) { TextStream() = stream; }
+void PrintTo(std::FILE* stream) {
+  TextStream() = stream;
+  StreamFiles().clear();
+}
+
+void NameStandardStream(const std::string& file) { StreamFiles().push_back(file); }
+
+bool IsStandardStream(const std::string& file) {
+  return std::ranges::find(StreamFiles(), file) != StreamFiles().end();
+}
 
 }  // namespace bitpress::apps

@@ -59,6 +59,9 @@ StandardStreams::StandardStreams(int argc, char** argv) : arguments_(argv, argv 
          "--json - and -o - both write to standard output: give a file for one of them");
   }
   if (!output_.empty()) PrintTo(stderr);
+  for (const fs::path& file : {input, output_}) {
+    if (!file.empty()) NameStandardStream(PathText(file));
+  }
   for (std::string& argument : arguments_) pointers_.push_back(argument.data());
   pointers_.push_back(nullptr);
 }
