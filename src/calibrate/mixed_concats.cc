@@ -4,12 +4,14 @@
 #include <cmath>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 
 #include "calibrate/compared_values.h"
 #include "calibrate/expected_error.h"
 #include "calibrate/leave_float.h"
 #include "calibrate/statistics.h"
+#include "plan/mixed_values.h"
 
 namespace bitpress::calibrate {
 namespace {
@@ -17,7 +19,8 @@ namespace {
 using plan::TensorPlan;
 
 // A part that has less than this with the scale of all, and could have kLeastOwnGainDb more with a
-// scale of its own, is lost.
+// scale of its own, is lost. Where scores lie beside other numbers, a part with such a gain is lost
+// however much it has: scores are compared with a bound, and boxes come and go by small changes.
 constexpr double kLostDb = 10;
 constexpr double kLeastOwnGainDb = 10;
 
@@ -45,6 +48,7 @@ void LeaveMixedConcats(plan::ResolvedPlan& resolved, const graph::Model& model,
   for (const TensorPlan& row : resolved.plan.tensors) {
     if (IsCandidate(row, resolved.scales)) rows.emplace(row.value, &row);
   }
+  const std::set<std::string> with_scores = plan::MixedValues(model);
   std::map<const TensorPlan*, std::string> reasons;
   for (const TensorPlan& row : resolved.plan.tensors) {
     if (!IsCandidate(row, resolved.scales)) continue;
@@ -56,7 +60,8 @@ void LeaveMixedConcats(plan::ResolvedPlan& resolved, const graph::Model& model,
           DistanceOf(statistics->second, resolved.scales.at(plan::ScaleKeyOf(row)), row);
       const auto alone = DistanceOf(
           statistics->second, resolved.scales.at(plan::ScaleKeyOf(*own->second)), *own->second);
-      if (!with_all || *with_all >= kLostDb || *alone < *with_all + kLeastOwnGainDb) continue;
+      if (!with_all || *alone < *with_all + kLeastOwnGainDb) continue;
+      if (*with_all >= kLostDb && !with_scores.contains(row.value)) continue;
       reasons[&row] = fmt::format(
           "one scale for all that it is made of leaves its part '{}' {:.1f} dB", part, *with_all);
       break;

@@ -11,7 +11,7 @@ node = helper.make_node
 NUM_CLASSES = 8
 
 
-def detector(sorts=False, takes_logarithms=False):
+def detector(sorts=False, takes_logarithms=False, pixels=80):
     """Three layers, and a head with boxes in pixels and with scores; `sorts`: the best 20 rows, otherwise all of them in one Concat.
     `takes_logarithms`: of powers, whose small values one scale for all rounds to 0, on the way to the scores."""
     rng = np.random.default_rng(7)
@@ -34,7 +34,7 @@ def detector(sorts=False, takes_logarithms=False):
                       node("Log", ["bounded"], ["logs"], "log")])
         convolve("logs", NUM_CLASSES, NUM_CLASSES, "mixed", kernel=1)
         logits = "mixed"
-    weights |= {"flat4": np.array([1, 4, 64]), "flat": np.array([1, NUM_CLASSES, 64]), "pixels": np.float32(80)}
+    weights |= {"flat4": np.array([1, 4, 64]), "flat": np.array([1, NUM_CLASSES, 64]), "pixels": np.float32(pixels)}
     nodes += [node("Reshape", ["distances", "flat4"], ["d"], "flat_d"), node("Mul", ["d", "pixels"], ["boxes"], "pixel"),
               node("Reshape", [logits, "flat"], ["l"], "flat_l"), node("Sigmoid", ["l"], ["scores"], "score")]
     if not sorts:
@@ -97,9 +97,10 @@ def test_parts_of_a_concat_are_compared_each_for_itself(bitpress, run_model, fol
     assert "brings the error of part 2 of output 'y' to" in text
 
 
+@pytest.mark.parametrize("pixels", [80, 8])  # of a small network, whose scores keep 11 dB beside the boxes
 @pytest.mark.parametrize("config", ["INT8", "A8W8", "MXINT8"])
-def test_scores_beside_boxes_are_no_zeros_with_quantizers_everywhere(bitpress, run_model, folder, images, config):
-    model = save(detector(), folder / "parts.onnx")
+def test_scores_beside_boxes_are_no_zeros_with_quantizers_everywhere(bitpress, run_model, folder, images, config, pixels):
+    model = save(detector(pixels=pixels), folder / "parts.onnx")
     bitpress.ok("quantize", model, "-o", folder / "q.onnx", "--config", config, "--set", "placement=all", "--data", images)
     boxes, scores = parts_db(run_model, model, folder / "q.onnx", images)
     assert boxes > 20 and scores > 20
