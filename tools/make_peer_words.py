@@ -34,8 +34,9 @@ PEERS = {
     "onnxruntime": ("onnxruntime", "onnxruntime.quantization", [
         "onnxruntime.quantization",
         *[f"onnxruntime.quantization.{name}" for name in (
-            "calibrate", "execution_providers.qnn", "matmul_bnb4_quantizer", "matmul_nbits_quantizer", "qdq_loss_debug", "quant_utils", "quantize",
-            "shape_inference")]]),
+            "base_quantizer", "calibrate", "cuda_quantizer", "execution_providers.qnn", "matmul_bnb4_quantizer", "matmul_nbits_quantizer",
+            "onnx_quantizer", "qdq_loss_debug", "qdq_quantizer", "quant_utils", "quantize", "registry", "shape_inference",
+            "tensor_quant_overrides")]]),
 }
 OPTION = re.compile(r"[A-Z][A-Za-z0-9]+")
 
@@ -63,7 +64,7 @@ def public_names(tree, module, package):
         if name == "__all__":
             return sorted(_constants(value))
     names = {node.name for node in tree.body if isinstance(node, (ast.ClassDef, ast.FunctionDef))}
-    names |= {name for name, _ in _assigned(tree) if name.isupper()}
+    names |= {name for name, _ in _assigned(tree) if name.isupper() or name.endswith("Registry")}
     if module.is_package:
         for node in tree.body:
             if isinstance(node, ast.ImportFrom) and (node.level or (node.module or "").startswith(package)):

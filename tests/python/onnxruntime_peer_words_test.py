@@ -45,6 +45,11 @@ def test_using_a_refused_name_says_what_to_do_instead():
     for use in (CalibraterBase, lambda: create_calibrator("model.onnx"), lambda: type("Mine", (CalibraterBase,), {})):
         with pytest.raises(bitpress.UnsupportedError, match="is refused: ranges are measured by the library. Instead: bitpress.calibrate"):
             use()
+    from bitpress.compat.onnxruntime.quantization.registry import QLinearOpsRegistry
+
+    for use in (lambda: QLinearOpsRegistry.keys(), lambda: list(QLinearOpsRegistry), lambda: "Conv" in QLinearOpsRegistry, lambda: QLinearOpsRegistry["Conv"]):
+        with pytest.raises(bitpress.UnsupportedError, match="QLinearOpsRegistry is refused: .*Instead: op_types_to_quantize"):
+            use()
     assert set(_names.NAMES) <= {name for names in WORDS["names"].values() for name in names}
 
 

@@ -10,6 +10,29 @@ def _refuse(word: Word) -> NoReturn:
     raise UnsupportedError(f"{word.name} is refused: {word.text}. Instead: {word.nearest}")
 
 
+class _Refusing(type):
+    """The type of stand-ins: those of tables are not read either."""
+
+    word: Word
+
+    def __getattr__(cls, name: str) -> NoReturn:
+        if name.startswith("_"):
+            raise AttributeError(f"type object '{cls.__name__}' has no attribute '{name}'")
+        _refuse(cls.word)
+
+    def __iter__(cls) -> NoReturn:
+        _refuse(cls.word)
+
+    def __len__(cls) -> NoReturn:
+        _refuse(cls.word)
+
+    def __contains__(cls, item: Any) -> NoReturn:
+        _refuse(cls.word)
+
+    def __getitem__(cls, key: Any) -> NoReturn:
+        _refuse(cls.word)
+
+
 def _stand_in(word: Word) -> type:
     def new(kind: type, *arguments: Any, **options: Any) -> NoReturn:
         _refuse(word)
@@ -17,7 +40,8 @@ def _stand_in(word: Word) -> type:
     def subclassed(kind: type, **options: Any) -> NoReturn:
         _refuse(word)
 
-    return type(word.name, (), {"__new__": new, "__init_subclass__": subclassed, "__doc__": f"Refused: {word.text}. Instead: {word.nearest}"})
+    members = {"__new__": new, "__init_subclass__": subclassed, "word": word, "__doc__": f"Refused: {word.text}. Instead: {word.nearest}"}
+    return _Refusing(word.name, (), members)
 
 
 def stand_ins(names: Table) -> Dict[str, type]:

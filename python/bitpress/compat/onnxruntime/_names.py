@@ -8,6 +8,7 @@ from bitpress.compat._fates import refused, table
 _CALIBRATION = "ranges are measured by the library"
 _STEPS = "it is a step inside quantize_static and quantize_dynamic"
 _INSTEAD = "quantize_static, quantize_dynamic"
+_REGISTRY = "which operators are quantized follows from the plan"
 _CODES = "it is a step of the computation"
 _TENSORRT = "TensorRT's tables of ranges are not written"
 _DEVICE = "weights of one device are not written"
@@ -37,7 +38,15 @@ NAMES = table([
         "TENSOR_NAME_QUANT_SUFFIX", "ONNX_TYPE_TO_NP_TYPE", "ONNX_INT_TYPE_RANGE", "ONNX_INT_TYPE_REDUCED_RANGE",
         "ONNX_INT_TYPE_SYMMETRIC_RANGE", "FLOAT8_TYPES", "FLOAT8_DISTRIBUTIONS")],
     refused("apply_plot", "no figures are drawn", "bitpress.report, a page with histograms"),
-    refused("CudaQuantizer", _DEVICE, "MatMulNBitsQuantizer"),
+    *[refused(name, _REGISTRY, "op_types_to_quantize with the names of operators") for name in (
+        "CommonOpsRegistry", "CreateDefaultOpQuantizer", "CreateOpQuantizer", "CreateQDQQuantizer", "IntegerOpsRegistry",
+        "QDQRegistry", "QLinearOpsRegistry")],
+    *[refused(name, _STEPS, _INSTEAD) for name in (
+        "BaseQuantizer", "ONNXQuantizer", "QDQBiasQuantInfo", "QDQQuantParamProvider", "QDQQuantTensorType", "QDQScaleZpInitializers",
+        "QDQTensorQuantInfo", "QDQTensorQuantParams", "QDQTensorQuantizedValue", "QDQTensorScaleZpInitializers",
+        "QuantizationParams")],
+    *[refused(name, _STEPS, "extra_options with TensorQuantOverrides") for name in ("QuantTypeInfo", "TensorQuantOverridesHelper")],
+    *[refused(name, _DEVICE, "MatMulNBitsQuantizer") for name in ("CudaQuantizer", "has_cuda_weight_prepacking")],
     refused("MatMulBnb4Quantizer", "FP4 and NF4 of bitsandbytes are not written", "MatMulNBitsQuantizer, or the format MXFP4E2M1"),
     refused("NVAWQWeightOnlyQuantConfig", "it runs NVIDIA's tool", "bitpress.quantize with finetune=\"awq\""),
     *[refused(name, _WEIGHTS, "MatMulNBitsQuantizer") for name in (
