@@ -24,7 +24,7 @@ FORMATS = [
     ("INT8", 8, True, "integers, which every runtime computes with; ranges from the photos"),
     ("MXINT8", 8 + 8 / 32, False, "8 bits in blocks of 32, without samples"),
     ("MX6_ADAQUANT", 5 + 8 / 16 + 1 / 2, True, "6 bits in blocks, weights learned from the photos"),
-    ("FP16", 16, False, "half the size, the same outputs"),
+    ("FP16_WEIGHTS", 16, False, "half the size, the same outputs, float's time"),
     ("BF16", 16, False, "the range of float32 in 16 bits"),
     ("BFP16", 8 + 8 / 8, False, "block floating point, 8 elements a block"),
     ("MX9", 8 + 8 / 16 + 1 / 2, False, "8 bits with two exponents a block"),

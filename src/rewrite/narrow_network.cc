@@ -312,6 +312,12 @@ bool IsQuantizedAlready(const graph::Model& model) {
   return parts.codes > parts.constants / 4 * 3;
 }
 
+bool IsClipBehindConv(const graph::Model& model, const Node& node) {
+  if (!node.domain().empty() || node.op_type() != "Clip") return false;
+  const std::optional<Node> producer = model.Producer(node.input(0));
+  return producer && producer->domain().empty() && producer->op_type() == "Conv";
+}
+
 // Keeps FLOAT where the request or the operator says so (ops/operator_traits.h), where values left
 // the range in samples, where constants are too small, in what computes whole numbers, angles and
 // logarithms, and between such operators. REQUIRES: types are inferred.
@@ -326,6 +332,7 @@ NarrowReport NarrowNetwork(graph::Model& model, const plan::HalfRequest& request
       report.kept.emplace_back(chooser.nodes()[i].Describe(), reason);
     } else if (chooser.HasPorts(i)) {
       ++report.num_half_nodes;
+      if (IsClipBehindConv(model, chooser.nodes()[i])) ++report.num_clips_behind_convs;
     }
   }
   report.constants = graph::NarrowToHalf(model, chooser.kept());

@@ -256,19 +256,28 @@ std::string FloatsBetween(const deploy::TargetReport& target) {
                      target.float_nodes.size(), most->second, most->first);
 }
 
+// Says what to do where a FLOAT16 network is slower than the FLOAT one.
+std::string RemedyOfHalf(const rewrite::NarrowReport& narrowed) {
+  std::string text =
+      "FLOAT16 pays in bytes, and where processors compute it, which most x86 ones do not; "
+      "FP16_WEIGHTS has the same bytes and computes in float, INT8 and INT8_DYNAMIC compute faster";
+  if (narrowed.num_clips_behind_convs > 1) {
+    text += fmt::format("; exclude_op_types=Clip lets ONNX Runtime fuse {} with the Conv in front",
+                        WithNoun(narrowed.num_clips_behind_convs, "Clip"));
+  }
+  return text;
+}
+
 void WarnOfSpeed(const QuantizeReport& report, std::vector<Warning>& warnings) {
   if (!report.target || !report.target->speed || !report.target->speed->is_slower()) return;
   if (!report.target_runtime.empty()) return;
   const bool reads_activations = HasQuantized(report, plan::Role::kActivation);
   const auto remedy = [&]() -> std::string {
-    if (report.rewritten.narrowed) {
-      return "FLOAT16 pays in bytes, and where processors compute it, which most x86 ones do not; "
-             "FP16_WEIGHTS has the same bytes and computes in float, INT8 and INT8_DYNAMIC compute "
-             "faster";
-    }
+    if (report.rewritten.narrowed) return RemedyOfHalf(*report.rewritten.narrowed);
     if (HasRoundedConvolutions(report)) {
       return "bitpress optimize writes a file for processors like this one, without the "
-             "conversions of layout around quantizers, which take most of the difference";
+             "conversions of layout around quantizers, which take most of the difference; weights "
+             "alone (activations=none) compute in float";
     }
     if (reads_activations) {
       return FloatsBetween(*report.target) +
