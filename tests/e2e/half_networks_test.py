@@ -348,3 +348,29 @@ def test_values_beyond_the_range_in_samples_keep_float(tmp_path, halve, bitpress
     bitpress.ok("plan", path, "--config", "FP16", "-o", tmp_path / "plan.json")
     bitpress.ok("quantize", path, "-o", tmp_path / "planned.onnx", "--plan", tmp_path / "plan.json", "--data", samples)
     assert types_of(onnx.load(tmp_path / "planned.onnx")) == types_of(model)
+
+
+CLIPPED = """
+net (float[N, 16, 8, 8] x) => (float[N, 16, 8, 8] y) {
+    a = Conv <pads = [1, 1, 1, 1]> (x, w1)
+    b = Clip (a, zero, six)
+    c = Conv <pads = [1, 1, 1, 1]> (b, w2)
+    y = Clip (c, zero, six)
+}"""
+
+
+def test_clips_in_float_are_fused_on_a_cpu(tmp_path, halve):
+    """ONNX Runtime fuses no Clips of FLOAT16 whose limits are equal. The report counts them, and without them all of it is computed in FLOAT."""
+    path = save(tmp_path / "clipped.onnx", CLIPPED, w1=random(16, 16, 3, 3), w2=random(16, 16, 3, 3, seed=6), zero=np.float32(0), six=np.float32(6))
+
+    def clips(*options):
+        halve(path, *options, "--json", tmp_path / "report.json")
+        session = onnxruntime.SessionOptions()
+        session.log_severity_level = 3
+        session.optimized_model_filepath = str(tmp_path / "optimized.onnx")
+        onnxruntime.InferenceSession(str(tmp_path / "half.onnx"), session, providers=["CPUExecutionProvider"])
+        count = json.loads((tmp_path / "report.json").read_text())["rewritten"]["narrowed"]["num_clips_behind_convs"]
+        return count, operators(onnx.load(tmp_path / "optimized.onnx")).count("Clip")
+
+    assert clips()[0] == 2
+    assert clips("--set", "exclude_op_types=Clip") == (0, 0)
