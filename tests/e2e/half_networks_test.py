@@ -369,7 +369,7 @@ def test_clips_in_float_are_fused_on_a_cpu(tmp_path, halve):
         session.log_severity_level = 3
         session.optimized_model_filepath = str(tmp_path / "optimized.onnx")
         onnxruntime.InferenceSession(str(tmp_path / "half.onnx"), session, providers=["CPUExecutionProvider"])
-        count = json.loads((tmp_path / "report.json").read_text())["rewritten"]["narrowed"]["num_clips_behind_convs"]
+        count = json.loads((tmp_path / "report.json").read_text())["rewrites"]["narrowed"]["num_clips_behind_convs"]
         return count, operators(onnx.load(tmp_path / "optimized.onnx")).count("Clip")
 
     assert clips()[0] == 2
