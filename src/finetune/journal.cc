@@ -18,7 +18,7 @@ namespace {
 
 constexpr std::string_view kKind = "fine-tuning journal";
 constexpr std::string_view kStart = "bitpress fine-tuning journal ";
-constexpr std::string_view kMagic = "bitpress fine-tuning journal 5\n";
+constexpr std::string_view kMagic = "bitpress fine-tuning journal 6\n";
 constexpr size_t kRecordHead = 8;  // length and checksum
 
 void WriteFloats(ByteWriter& writer, const std::vector<float>& values) {

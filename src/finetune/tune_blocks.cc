@@ -257,8 +257,11 @@ class BlockTuner {
           float_model_.InfoOf(factors).type != DataType::kFloat || parts.HasVector(factors)) {
         continue;
       }
+      const std::vector<graph::Use> uses = float_model_.Uses(factors);
+      // No body reads them, no other block, and they are no output.
       const bool is_inside =
-          std::ranges::all_of(float_model_.Uses(factors),
+          uses.size() == float_model_.AllUses(factors).size() && !float_model_.IsOutput(factors) &&
+          std::ranges::all_of(uses,
                               [&](const graph::Use& use) { return keys.contains(Key(use.node)); });
       if (is_inside) parts.vectors.push_back({factors, /*is_factor=*/true});
     }
@@ -502,8 +505,8 @@ class BlockTuner {
   }
 
   // Returns what the journal has of a block; nothing unless it has all layers.
-  static std::optional<LearnedBlock> FindIn(const LearningJournal& journal, const Parts& parts,
-                                            TunedBlockReport& report) {
+  std::optional<LearnedBlock> FindIn(const LearningJournal& journal, const Parts& parts,
+                                     TunedBlockReport& report) const {
     LearnedBlock found;
     for (const LinearLayer* layer : parts.layers) {
       std::optional<LearnedLayer> record = journal.Find(RecordOf(layer->weight));
@@ -521,7 +524,9 @@ class BlockTuner {
     for (const BlockVector& vector : parts.vectors) {
       if (!vector.is_factor) continue;
       std::optional<LearnedLayer> record = journal.Find(RecordOf(vector.name));
-      if (!record) return std::nullopt;
+      if (!record || record->report.is_tuned != found.is_better) return std::nullopt;
+      const bool fits = record->learned.bias.size() == FloatsOf(float_model_, vector.name).size();
+      if (found.is_better && !fits) return std::nullopt;
       if (found.is_better) found.vectors.emplace(vector.name, std::move(record->learned.bias));
     }
     FillReport(found, report);
