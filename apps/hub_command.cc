@@ -32,15 +32,16 @@ std::string ClosenessOf(const tasks::HubFile& file) {
                      file.worst_output);
 }
 
-// Returns how transformers.js is told to load these files: dtype: {"encoder_model": "fp16", ...}.
+// Returns how transformers.js is told to load the chosen files, "" if it looks for other names.
 std::string DtypesOf(const tasks::HubReport& report) {
   std::vector<std::string> dtypes;
   for (const tasks::HubFile& file : report.files) {
     if (std::ranges::count(report.choice->files, file.file) == 0) continue;
+    if (!tasks::IsOfTransformersJs(file)) return "";
     dtypes.push_back(
         fmt::format("\"{}\": \"{}\"", PathText(PathOf(file.model).stem()), file.dtype));
   }
-  return Join(dtypes, ", ");
+  return fmt::format("; for transformers.js: dtype: {{{}}}", Join(dtypes, ", "));
 }
 
 std::string SummarizeChoice(const tasks::HubReport& report) {
@@ -48,11 +49,11 @@ std::string SummarizeChoice(const tasks::HubReport& report) {
   if (choice.files.empty()) {
     return fmt::format("  WARNING: {}: {}\n", choice.budget, choice.why_not);
   }
-  return fmt::format(
-      "  {}: {}\n    {}{}; for transformers.js: dtype: {{{}}}\n", choice.budget,
-      Join(choice.files, ", "), HumanBytes(choice.num_bytes),
-      choice.sqnr_db ? fmt::format(", {:.1f} dB or more", *choice.sqnr_db) : ", all float",
-      DtypesOf(report));
+  return fmt::format("  {}: {}\n    {}{}{}\n", choice.budget, Join(choice.files, ", "),
+                     HumanBytes(choice.num_bytes),
+                     choice.sqnr_db ? fmt::format(", {:.1f} dB or more", *choice.sqnr_db)
+                                    : ", with the outputs of the float models",
+                     DtypesOf(report));
 }
 
 std::string Summarize(const tasks::HubReport& report) {

@@ -38,6 +38,7 @@ from bitpress._errors import (
 from bitpress._native import (
     Calibration,
     EvaluationReport,
+    HubChoice,
     HubFile,
     HubReport,
     InspectReport,
@@ -61,8 +62,8 @@ __version__ = _version()
 
 __all__ = [
     "ArgumentTypeError", "Calibration", "Config", "Error", "EvaluationReport", "ExecutionError", "FileError",
-    "HubFile", "HubReport", "InspectReport", "InvalidArgumentError", "InvalidModelError", "MissingFileError", "MomentsReport", "OptimizeReport", "Plan",
-    "QuantizationWarning", "QuantizeReport", "SearchResult", "TargetReport", "Text", "Tokens", "TuneReport", "UnpackReport",
+    "HubChoice", "HubFile", "HubReport", "InspectReport", "InvalidArgumentError", "InvalidModelError", "MissingFileError", "MomentsReport",
+    "OptimizeReport", "Plan", "QuantizationWarning", "QuantizeReport", "SearchResult", "TargetReport", "Text", "Tokens", "TuneReport", "UnpackReport",
     "UnsupportedError", "auto", "autotune", "calibrate", "check",
     "evaluate", "formats", "get_library_path", "get_program_path", "hub", "inspect", "merge", "moments", "optimize", "plan", "presets", "quantize",
     "quantize_to_bytes", "read_calibration", "read_evaluation", "read_photos", "report", "search", "sensitivity", "settings", "tune", "unpack",

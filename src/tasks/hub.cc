@@ -457,13 +457,21 @@ std::vector<std::string> HubDtypes() {
   return words;
 }
 
+bool IsOfTransformersJs(const HubFile& file) {
+  const HubFormat& format = FormatOf(file.dtype);
+  // Files of ONNX Runtime GenAI keep the model's name.
+  const std::string stem = PathText(PathOf(file.file).stem());
+  return !format.is_for_one_processor &&
+         stem == PathText(PathOf(file.model).stem()) + std::string(format.suffix);
+}
+
 HubReport MakeHubFolder(const HubOptions& options) {
   const std::vector<HubFormat> formats = FormatsOf(options.dtypes);
-  std::optional<Limits> limits;
-  if (!options.budget.empty()) limits = ParseHubBudget(options.budget);
+  std::optional<HubBudget> budget;
+  if (!options.budget.empty()) budget = ParseHubBudget(options.budget);
   try {
     HubReport report = MakeFiles(options, formats);
-    if (limits) report.choice = ChooseFiles(report.files, *limits);
+    if (budget) report.choice = ChooseFiles(report.files, *budget);
     return report;
   } catch (const fs::filesystem_error& error) {
     Fail(ErrorCode::kIo, "{}", error.what());

@@ -62,6 +62,9 @@ constexpr auto FieldsOf(const HubFile*) {
       Field{"warnings", &HubFile::warnings, "What quantize warns of."});
 }
 
+// Returns whether transformers.js looks for a file by the word of its dtype.
+bool IsOfTransformersJs(const HubFile& file);
+
 struct HubReport {
   std::filesystem::path output;
   std::vector<HubFile> files;         // in the order of the models, then of the dtypes

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <functional>
 #include <limits>
+#include <numeric>
 #include <set>
 #include <utility>
 
@@ -18,17 +19,20 @@ namespace {
 
 constexpr double kInfinite = std::numeric_limits<double>::infinity();
 
-// The files of one float model that were compared.
+// The files of one float model that may be chosen.
 using Candidates = std::vector<const HubFile*>;
 
-bool IsCompared(const HubFile& file) { return file.why_not_compared.empty(); }
 double SqnrOf(const HubFile& file) { return file.sqnr_db.value_or(kInfinite); }
+// An SQNR of minus infinity stands for NaN or infinity where the float model gives numbers.
+bool IsCandidate(const HubFile& file) {
+  return file.why_not_compared.empty() && SqnrOf(file) > -kInfinite;
+}
 
 std::vector<Candidates> CandidatesOf(std::span<const HubFile> files) {
   std::vector<Candidates> of_models;
   for (size_t i = 0; i < files.size(); ++i) {
     if (i == 0 || files[i].model != files[i - 1].model) of_models.emplace_back();
-    if (IsCompared(files[i])) of_models.back().push_back(&files[i]);
+    if (IsCandidate(files[i])) of_models.back().push_back(&files[i]);
   }
   return of_models;
 }
@@ -61,48 +65,70 @@ uint64_t BytesOf(const Candidates& files) {
   return sum;
 }
 
+// Spends bytes that are left on closer files, for the one that is farthest off first.
+void SpendRest(Candidates& chosen, std::span<const Candidates> of_models, double most_bytes) {
+  std::vector<size_t> order(chosen.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::ranges::stable_sort(order, {}, [&](size_t i) { return SqnrOf(*chosen[i]); });
+  for (const size_t i : order) {
+    const double others = static_cast<double>(BytesOf(chosen) - chosen[i]->num_bytes);
+    for (const HubFile* const file : of_models[i]) {
+      const bool fits = others + static_cast<double>(file->num_bytes) <= most_bytes;
+      if (fits && SqnrOf(*file) > SqnrOf(*chosen[i])) chosen[i] = file;
+    }
+  }
+}
+
+// Returns the choice within these limits; empty: none keeps them.
+Candidates ChosenOf(std::span<const Candidates> of_models, double most_bytes, double least_sqnr) {
+  if (std::isinf(most_bytes)) return SmallestOfAll(of_models, least_sqnr);
+  std::set<double, std::greater<>> levels;  // all SQNR, the best one first
+  for (const Candidates& candidates : of_models) {
+    for (const HubFile* const file : candidates) levels.insert(SqnrOf(*file));
+  }
+  for (const double level : levels) {
+    if (level < least_sqnr) break;
+    Candidates found = SmallestOfAll(of_models, level);
+    if (found.empty() || static_cast<double>(BytesOf(found)) > most_bytes) continue;
+    SpendRest(found, of_models, most_bytes);
+    return found;
+  }
+  return {};
+}
+
 }  // namespace
 
-Limits ParseHubBudget(std::string_view text) {
-  Limits limits = ParseLimits(text);
-  if (limits.time) {
+HubBudget ParseHubBudget(std::string_view text) {
+  HubBudget budget{std::string(text), ParseLimits(text)};
+  if (budget.limits.time) {
     Fail(ErrorCode::kInvalidArgument,
          "'{}': hub measures no times; write bytes<=60MB, bytes<=30%, loss<=1% or bytes and loss",
          text);
   }
-  return limits;
+  return budget;
 }
 
-HubChoice ChooseFiles(std::span<const HubFile> files, const Limits& limits) {
+HubChoice ChooseFiles(std::span<const HubFile> files, const HubBudget& budget) {
+  const Limits& limits = budget.limits;
   HubChoice choice;
-  choice.budget = limits.Text();
+  choice.budget = budget.text;
   const std::vector<Candidates> of_models = CandidatesOf(files);
   uint64_t float_bytes = 0;
-  std::set<double, std::greater<>> levels;  // all SQNR, the best one first
   for (size_t i = 0; i < files.size(); ++i) {
     if (i == 0 || files[i].model != files[i - 1].model) float_bytes += files[i].float_bytes;
-    if (IsCompared(files[i])) levels.insert(SqnrOf(files[i]));
   }
   for (const Candidates& candidates : of_models) {
     if (!candidates.empty()) continue;
-    choice.why_not = "a model was not compared: give samples (--data, --tokens, --text)";
+    choice.why_not =
+        "a model has no file that was compared and gives numbers: give samples (--data, --tokens, "
+        "--text), or other dtypes";
     return choice;
   }
   const double most_bytes =
       std::min(limits.bytes.value_or(kInfinite),
                limits.byte_share.value_or(kInfinite) * static_cast<double>(float_bytes));
   const double least_sqnr = limits.loss ? -10 * std::log10(*limits.loss) : -kInfinite;
-  Candidates chosen;
-  if (std::isinf(most_bytes)) {
-    chosen = SmallestOfAll(of_models, least_sqnr);
-  } else {
-    for (const double level : levels) {
-      const Candidates found = SmallestOfAll(of_models, level);
-      if (found.empty() || static_cast<double>(BytesOf(found)) > most_bytes) continue;
-      if (level >= least_sqnr) chosen = found;
-      break;
-    }
-  }
+  const Candidates chosen = ChosenOf(of_models, most_bytes, least_sqnr);
   if (chosen.empty()) {
     const Candidates smallest = SmallestOfAll(of_models, -kInfinite);
     choice.why_not = fmt::format("no choice of these dtypes keeps it; the smallest takes {}",

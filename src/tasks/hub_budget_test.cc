@@ -39,11 +39,22 @@ TEST(HubBudget, TakesTheClosestOfSoManyBytesTogether) {
   using Names = std::vector<std::string>;
   EXPECT_EQ(Chosen("bytes<=2000"), Names({"encoder_fp32", "decoder_fp32"}));
   EXPECT_EQ(Chosen("bytes<=510"), Names({"encoder_q8", "decoder_q8"}));
+  EXPECT_EQ(Chosen("bytes<=1300"), Names({"encoder_fp32", "decoder_q8"}));
+  // A closer encoder leaves the worst one as it is, and fits all the same.
+  const std::vector<HubFile> uneven = {
+      File("encoder", "q8", 250, 30), File("encoder", "q4", 150, 8),
+      File("decoder", "q8", 1000, 33), File("decoder", "q4", 500, 7.9)};
+  EXPECT_EQ(ChooseFiles(uneven, ParseHubBudget("bytes<=750")).files,
+            Names({"encoder_q8", "decoder_q4"}));
+  std::vector<HubFile> lost = Files();
+  lost[2].sqnr_db = -kSame;  // NaN where the float model gives numbers
+  EXPECT_TRUE(ChooseFiles(lost, ParseHubBudget("bytes<=290")).files.empty());
   EXPECT_EQ(Chosen("bytes<=20.1%"), Names({"encoder_q8", "decoder_q4"}));
   EXPECT_EQ(Chosen("bytes<=290"), Names({"encoder_q4", "decoder_q4"}));
   const HubChoice choice = ChooseFiles(Files(), ParseHubBudget("bytes<=400"));
   EXPECT_EQ(choice.num_bytes, 400);
   EXPECT_EQ(choice.sqnr_db, 21);
+  EXPECT_FALSE(ChooseFiles(Files(), ParseHubBudget("bytes<=2000")).sqnr_db.has_value());
 }
 
 TEST(HubBudget, TakesTheSmallestOfALoss) {

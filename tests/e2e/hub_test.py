@@ -128,7 +128,7 @@ def test_a_budget_takes_one_file_for_each_model(bitpress, folder, tmp_path):
     assert choice["sqnr_db"] == min(files[name]["sqnr_db"] for name in choice["files"]) > 30
     text = bitpress.ok(*command, "--budget", f"bytes<={choice['num_bytes']}")
     assert 'for transformers.js: dtype: {"decoder_model": "q8", "encoder_model": "q8"}' in text
-    assert "WARNING: at most 1 % of the float file: no choice of these dtypes keeps it" in bitpress.ok(*command, "--budget", "bytes<=1%")
+    assert "WARNING: bytes<=1%: no choice of these dtypes keeps it" in bitpress.ok(*command, "--budget", "bytes<=1%")
     shutil.rmtree(tmp_path / "out")
     assert "hub measures no times" in bitpress.error(*command, "--budget", "time<=1")
     assert not (tmp_path / "out").exists()
