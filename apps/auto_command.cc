@@ -267,7 +267,7 @@ void AddAutoCommand(CLI::App& program) {
       "what the file shall be, within the limits. balanced (default): the smallest that is not "
       "slower than the float model, or a clearly faster one within 5 % of its size; smaller: the "
       "smallest; faster: the fastest; closest: the one "
-      "that loses least");
+      "that loses least, of equal ones the one whose outputs are closest");
   command
       ->add_option("--budget", options->budget,
                    "limits, joined by commas: bytes<=3MB or bytes<=50% (of the float file), "

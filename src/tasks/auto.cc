@@ -24,6 +24,7 @@
 #include "evaluate/task_state.h"
 #include "graph/staged_model.h"
 #include "graph/stored_bytes.h"
+#include "ops/batch.h"
 #include "ops/multiply_adds.h"
 #include "plan/target_profile.h"
 #include "report/commands.h"
@@ -210,11 +211,20 @@ class AutoRun {
   // Runs the first samples through the float model, so that wrong ones are one error before any
   // trial, and not one of each.
   void CheckSamples(const graph::Model& model) const {
+    const auto batch = static_cast<int64_t>(ops::FixedBatchOf(model));
     std::optional<runtime::Session> session;
     for (const data::SampleSpec* samples : {&options_.samples, &options_.validation}) {
       const auto first = FirstSamples(model, *samples, 1, [](const auto&) { return size_t{1}; });
       if (first.empty()) continue;
-      if (!session) session = runtime::Session::FromModel(model);
+      // Fewer samples than a fixed batch has are filled up when they are measured.
+      const bool is_short = std::ranges::any_of(first[0], [&](const Tensor& input) {
+        return batch > 1 && !input.dims.empty() && input.dims[0] < batch;
+      });
+      if (is_short) continue;
+      if (!session) {
+        session = runtime::Session::FromModel(
+            model, {.num_threads = runtime::SessionThreads(options_.num_threads)});
+      }
       WithContext(fmt::format("the first sample does not fit '{}'", PathText(options_.model)),
                   [&] { session->Run(first[0]); });
     }

@@ -22,7 +22,7 @@ enum class Want : uint8_t {
   kBalanced,
   kSmaller,  // the smallest file, however long it takes
   kFaster,   // the shortest time
-  kClosest,  // the least loss
+  kClosest,  // the least loss, and of equal ones the closest outputs
   kFirst,    // the first in their order, as `autotune` takes it
 };
 inline constexpr std::array<std::pair<std::string_view, Want>, 5> kWantWords{
