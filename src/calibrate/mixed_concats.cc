@@ -19,9 +19,9 @@ namespace {
 using plan::TensorPlan;
 
 // A part that has less than this with the scale of all, and could have kLeastOwnGainDb more with a
-// scale of its own, is lost. Where scores lie beside other numbers, a part with such a gain is lost
-// however much it has: scores are compared with a bound, and boxes come and go by small changes.
-constexpr double kLostDb = 10;
+// scale of its own, is lost. Where scores lie beside other numbers, more counts as lost: scores are
+// compared with a bound, and boxes come and go by small changes.
+constexpr double kLostDb = 10, kLostBesideScoresDb = 25;
 constexpr double kLeastOwnGainDb = 10;
 
 bool IsCandidate(const TensorPlan& row, const plan::ScaleTable& scales) {
@@ -60,8 +60,8 @@ void LeaveMixedConcats(plan::ResolvedPlan& resolved, const graph::Model& model,
           DistanceOf(statistics->second, resolved.scales.at(plan::ScaleKeyOf(row)), row);
       const auto alone = DistanceOf(
           statistics->second, resolved.scales.at(plan::ScaleKeyOf(*own->second)), *own->second);
-      if (!with_all || *alone < *with_all + kLeastOwnGainDb) continue;
-      if (*with_all >= kLostDb && !with_scores.contains(row.value)) continue;
+      const double lost = with_scores.contains(row.value) ? kLostBesideScoresDb : kLostDb;
+      if (!with_all || *with_all >= lost || *alone < *with_all + kLeastOwnGainDb) continue;
       reasons[&row] = fmt::format(
           "one scale for all that it is made of leaves its part '{}' {:.1f} dB", part, *with_all);
       break;
