@@ -77,7 +77,7 @@ class TextMeter : public TaskMeter {
       Fail(ErrorCode::kInvalidArgument, "'{}': scores of texts have [steps, classes], not {} axes",
            sample.name, found.dims.size());
     }
-    if (blank_.value_or(0) >= found.dims[1]) {
+    if (blank_ && *blank_ >= found.dims[1]) {
       Fail(ErrorCode::kInvalidArgument, "task setting blank is {}, and the output has {} classes",
            *blank_, found.dims[1]);
     }
