@@ -13,24 +13,27 @@ def _refuse(word: Word) -> NoReturn:
 class _Refusing(type):
     """The type of stand-ins: those of tables are not read either."""
 
-    word: Word
+    _word: Word
 
     def __getattr__(cls, name: str) -> NoReturn:
         if name.startswith("_"):
             raise AttributeError(f"type object '{cls.__name__}' has no attribute '{name}'")
-        _refuse(cls.word)
+        _refuse(cls._word)
 
     def __iter__(cls) -> NoReturn:
-        _refuse(cls.word)
+        _refuse(cls._word)
+
+    def __bool__(cls) -> bool:
+        return True
 
     def __len__(cls) -> NoReturn:
-        _refuse(cls.word)
+        _refuse(cls._word)
 
     def __contains__(cls, item: Any) -> NoReturn:
-        _refuse(cls.word)
+        _refuse(cls._word)
 
     def __getitem__(cls, key: Any) -> NoReturn:
-        _refuse(cls.word)
+        _refuse(cls._word)
 
 
 def _stand_in(word: Word) -> type:
@@ -40,7 +43,7 @@ def _stand_in(word: Word) -> type:
     def subclassed(kind: type, **options: Any) -> NoReturn:
         _refuse(word)
 
-    members = {"__new__": new, "__init_subclass__": subclassed, "word": word, "__doc__": f"Refused: {word.text}. Instead: {word.nearest}"}
+    members = {"__new__": new, "__init_subclass__": subclassed, "_word": word, "__doc__": f"Refused: {word.text}. Instead: {word.nearest}"}
     return _Refusing(word.name, (), members)
 
 
