@@ -372,5 +372,6 @@ def test_clips_in_float_are_fused_on_a_cpu(tmp_path, halve):
         count = json.loads((tmp_path / "report.json").read_text())["rewrites"]["narrowed"]["num_clips_behind_convs"]
         return count, operators(onnx.load(tmp_path / "optimized.onnx")).count("Clip")
 
-    assert clips()[0] == 2
+    count, left = clips()
+    assert count == 2 and left > 0
     assert clips("--set", "exclude_op_types=Clip") == (0, 0)
