@@ -9,11 +9,11 @@ PAGE = (ROOT / "docs" / "errors.md").read_text(encoding="utf-8")
 ROWS = re.findall(r"^\| `(.*?)` \| (.*?) \| (.*?) \|$", PAGE, re.MULTILINE)
 LITERALS = re.compile(r'(?:"(?:[^"\\]|\\.)*"\s*)+')
 # Every message of these rooms and files, which people meet, has an entry.
-WHOLE = ["base", "data", "evaluate", "search", "tasks", "runtime/session.cc"]
+WHOLE = ["apps", "src/base", "src/data", "src/evaluate", "src/plan", "src/search", "src/tasks", "src/runtime/session.cc"]
 # They pass on what another part says, and have no words of their own.
-WORDLESS = {"{}", "{}: {}", "{}; the last: {}"}
+WORDLESS = {"{}", "{}: {}", "{}; the last: {}", "'{}' {}"}
 # They tell callers of the library what no command does.
-OF_CALLERS = {"a batch of 0 samples was asked for", "the batch size is 0, expected 1 or more"}
+OF_CALLERS = {"a batch of 0 samples was asked for", "the batch size is 0, expected 1 or more", "there is no option '{}'"}
 
 
 def text_of(literals):
@@ -44,7 +44,7 @@ def test_every_row_says_cause_and_what_to_do():
 
 @pytest.mark.parametrize("name", WHOLE)
 def test_every_message_of_a_room_is_on_the_page(name):
-    place = ROOT / "src" / name
+    place = ROOT / name
     paths = [path for path in place.rglob("*.cc") if not path.name.endswith("_test.cc")] if place.is_dir() else [place]
     sources = [path.read_text(encoding="utf-8") for path in paths]
     messages = [text_of(found[1]) for source in sources for found in re.finditer(rf"Fail\(\s*ErrorCode::k\w+,\s*({LITERALS.pattern})", source)]
