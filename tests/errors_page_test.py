@@ -1,5 +1,6 @@
 """docs/errors.md and the sources have the same messages: each of the page is in a source, and each of a source is on the page."""
 
+import ast
 import re
 
 import pytest
@@ -38,6 +39,24 @@ def sources_in(place):
     return sorted(path for path in paths if not path.stem.endswith("_test") and not path.name.startswith("test_"))
 
 
+def python_text(node):
+    """The text of a literal of Python, with {} for what it is filled with; None if it is something else."""
+    if isinstance(node, ast.JoinedStr):
+        return "".join("{}" if isinstance(part, ast.FormattedValue) else part.value for part in node.values)
+    return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else None
+
+
+def python_nodes():
+    """The nodes of the package's syntax trees. The pages of moving from other tools say what bitpress.compat refuses, word by word."""
+    paths = [path for path in (ROOT / "python" / "bitpress").rglob("*.py") if "compat" not in path.parts]
+    return [node for path in paths for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))]
+
+
+def python_messages():
+    raised = [node.exc for node in python_nodes() if isinstance(node, ast.Raise) and isinstance(node.exc, ast.Call) and node.exc.args]
+    return [text for text in (python_text(call.args[0]) for call in raised) if text is not None]
+
+
 def messages_of(path):
     """The messages of a source that somebody can meet who does not change the sources."""
     found = re.findall(rf"Fail\(\s*ErrorCode::(k\w+),\s*({LITERALS.pattern})", path.read_text(encoding="utf-8"))
@@ -55,6 +74,7 @@ PATTERNS = {entry: pattern_of(entry) for entry, _, _ in ROWS}
 
 def test_every_message_of_the_page_is_in_a_source():
     sources = [text for room in ("src", "apps", "python") for path in sources_in(ROOT / room) for text in texts(path)]
+    sources += [text for text in map(python_text, python_nodes()) if text is not None]
     assert len(ROWS) > 60 and len(sources) > 3000
     assert not [entry for entry, _, _ in ROWS if not any(PATTERNS[entry].fullmatch(text) for text in sources)]
 
@@ -64,14 +84,22 @@ def test_every_row_says_cause_and_what_to_do():
     assert all(cause.strip() and todo.strip() for _, cause, todo in ROWS)
 
 
+def lacking(messages):
+    """The messages that are not on the page."""
+    known = WORDLESS | OF_CALLERS
+    return [message for message in messages if message not in known and not any(pattern.fullmatch(message) for pattern in PATTERNS.values())]
+
+
 def test_messages_are_found():
     messages = [message for name in WHOLE for path in sources_in(ROOT / name) for message in messages_of(path)]
-    assert len(WHOLE) > 20 and len(messages) > 600
+    assert len(WHOLE) > 20 and len(messages) > 600 and len(python_messages()) > 50
+    assert lacking(["a message that nobody says"])
 
 
 @pytest.mark.parametrize("name", WHOLE)
 def test_every_message_of_a_room_is_on_the_page(name):
-    messages = [message for path in sources_in(ROOT / name) for message in messages_of(path)]
-    known = WORDLESS | OF_CALLERS
-    missing = [message for message in messages if message not in known and not any(pattern.fullmatch(message) for pattern in PATTERNS.values())]
-    assert not missing
+    assert not lacking([message for path in sources_in(ROOT / name) for message in messages_of(path)])
+
+
+def test_every_message_of_the_python_package_is_on_the_page():
+    assert not lacking(python_messages())
