@@ -460,9 +460,8 @@ std::vector<std::string> HubDtypes() {
 bool IsOfTransformersJs(const HubFile& file) {
   const HubFormat& format = FormatOf(file.dtype);
   // Files of ONNX Runtime GenAI keep the model's name.
-  const std::string stem = PathText(PathOf(file.file).stem());
   return !format.is_for_one_processor &&
-         stem == PathText(PathOf(file.model).stem()) + std::string(format.suffix);
+         PathText(PathOf(file.file).filename()) == NameOf(PathOf(file.model), format);
 }
 
 HubReport MakeHubFolder(const HubOptions& options) {

@@ -28,13 +28,21 @@ bool IsCandidate(const HubFile& file) {
   return file.why_not_compared.empty() && SqnrOf(file) > -kInfinite;
 }
 
-std::vector<Candidates> CandidatesOf(std::span<const HubFile> files) {
+// The candidates of each float model, and the bytes of these models.
+struct FolderCandidates {
   std::vector<Candidates> of_models;
+  uint64_t float_bytes = 0;
+};
+FolderCandidates CandidatesOf(std::span<const HubFile> files) {
+  FolderCandidates found;
   for (size_t i = 0; i < files.size(); ++i) {
-    if (i == 0 || files[i].model != files[i - 1].model) of_models.emplace_back();
-    if (IsCandidate(files[i])) of_models.back().push_back(&files[i]);
+    if (i == 0 || files[i].model != files[i - 1].model) {
+      found.of_models.emplace_back();
+      found.float_bytes += files[i].float_bytes;
+    }
+    if (IsCandidate(files[i])) found.of_models.back().push_back(&files[i]);
   }
-  return of_models;
+  return found;
 }
 
 // Returns the smallest file that is at least so close; null: none is.
@@ -112,11 +120,7 @@ HubChoice ChooseFiles(std::span<const HubFile> files, const HubBudget& budget) {
   const Limits& limits = budget.limits;
   HubChoice choice;
   choice.budget = budget.text;
-  const std::vector<Candidates> of_models = CandidatesOf(files);
-  uint64_t float_bytes = 0;
-  for (size_t i = 0; i < files.size(); ++i) {
-    if (i == 0 || files[i].model != files[i - 1].model) float_bytes += files[i].float_bytes;
-  }
+  const auto [of_models, float_bytes] = CandidatesOf(files);
   for (const Candidates& candidates : of_models) {
     if (!candidates.empty()) continue;
     choice.why_not =
