@@ -525,9 +525,10 @@ class BlockTuner {
       if (!vector.is_factor) continue;
       std::optional<LearnedLayer> record = journal.Find(RecordOf(vector.name));
       if (!record || record->report.is_tuned != found.is_better) return std::nullopt;
-      const bool fits = record->learned.bias.size() == FloatsOf(float_model_, vector.name).size();
-      if (found.is_better && !fits) return std::nullopt;
-      if (found.is_better) found.vectors.emplace(vector.name, std::move(record->learned.bias));
+      if (!found.is_better) continue;
+      const int64_t size = NumElements(float_model_.Initializer(vector.name).dims);
+      if (std::ssize(record->learned.bias) != size) return std::nullopt;
+      found.vectors.emplace(vector.name, std::move(record->learned.bias));
     }
     FillReport(found, report);
     return found;
