@@ -21,7 +21,7 @@ OF_CALLERS = {
     "{} is not an integer element type",
     "instruction set '{}' is not available here; these are: {}",
 }
-# What these files refuse as an argument is a change that our own code asks for, never a user.
+# These files refuse arguments of changes that our own code asks for, never a user.
 OF_CODE = {f"src/graph/{name}.cc" for name in ["deferred", "edit", "extract", "model", "node"]}
 
 
