@@ -135,6 +135,8 @@ void BindTargetReport(nb::module_& module) {
       module, "Closeness", "How close the outputs are to those of the model that was quantized.");
   BindFields<deploy::Speed>(module, "Speed",
                             "The time over that of the model that was quantized, in seconds.");
+  BindFields<deploy::LayerTime>(module, "LayerTime",
+                                "The time of a layer beside that of the model that was quantized.");
   BindFields<deploy::WorkShares>(module, "WorkShares",
                                  "Numbers of products of a run. 0 for a model without any.");
   using deploy::TargetReport;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <cmath>
 #include <new>
 #include <optional>
@@ -257,9 +258,29 @@ size_t NumComparedRuns(const std::vector<Tensor>& outputs, size_t num_samples) {
 // The written model in ONNX Runtime, and what it gave.
 struct WrittenRuns {
   std::optional<runtime::Session> session;
-  std::vector<Tensor> made_up;               // the sample, if none was given
-  std::vector<std::vector<Tensor>> outputs;  // of the samples
+  std::vector<Tensor> made_up;                 // the sample, if none was given
+  std::vector<std::vector<Tensor>> outputs;    // of the samples
+  std::vector<std::vector<OperatorRun>> runs;  // of the first sample, none without a profile
 };
+
+// Runs a model a few times more, so that the shortest of its runs is little disturbed.
+void Repeat(runtime::Session& session, const std::vector<Tensor>& inputs) {
+  constexpr size_t kRuns = 7;
+  constexpr std::chrono::duration<double> kTime(0.3);
+  const auto start = std::chrono::steady_clock::now();
+  for (size_t i = 0; i < kRuns && std::chrono::steady_clock::now() - start < kTime; ++i) {
+    session.Run(inputs);
+  }
+}
+
+// Returns the runs of a session with a profile; none if that is very large, as a loop of very many
+// steps makes it, because it is read as a whole.
+std::vector<std::vector<OperatorRun>> EndRuns(runtime::Session& session) {
+  constexpr uintmax_t kMostBytes = uintmax_t{64} << 20;
+  const std::filesystem::path profile = session.EndProfile();
+  if (std::filesystem::file_size(profile) > kMostBytes) return {};
+  return ReadProfile(profile);
+}
 
 // Checks one model in steps, each of which fills a part of the report.
 class TargetCheck {
@@ -323,17 +344,22 @@ class TargetCheck {
   // one float16 value in two bodies: then this opens the model itself.
   runtime::Session Open() {
     if (graph_) {
-      runtime::SessionOptions options;
-      options.optimization = runtime::Optimization::kNone;
-      options.profile_prefix = folder_.path() / "profile";
       try {
-        return runtime::Session(optimized_, options);
+        return OpenOptimized(optimized_);
       } catch (const Error& error) {
         if (error.code() == ErrorCode::kIo) throw;
         graph_.reset();
       }
     }
     return runtime::Session(model_, {});
+  }
+
+  // Opens a model that ONNX Runtime optimized, with a profile.
+  runtime::Session OpenOptimized(const std::filesystem::path& optimized) const {
+    runtime::SessionOptions options;
+    options.optimization = runtime::Optimization::kNone;
+    options.profile_prefix = folder_.path() / "profile";
+    return runtime::Session(optimized, options);
   }
 
   const std::vector<Tensor>& FirstInputs() const {
@@ -344,12 +370,9 @@ class TargetCheck {
     Begin("running the model");
     runs_.outputs.push_back(samples_.empty() ? RunMadeUp() : runs_.session->Run(FirstInputs()));
     if (graph_) {
-      // A loop of very many steps fills the profile, which is read as a whole.
-      constexpr uintmax_t kMostBytes = uintmax_t{64} << 20;
-      const std::filesystem::path profile = runs_.session->EndProfile();
-      if (std::filesystem::file_size(profile) <= kMostBytes) {
-        report_.work = CountWork(*graph_, profile);
-      }
+      if (!options_.given.empty()) Repeat(*runs_.session, FirstInputs());
+      runs_.runs = EndRuns(*runs_.session);
+      if (!runs_.runs.empty()) report_.work = CountWork(*graph_, runs_.runs.front());
     }
     const size_t num_runs = NumComparedRuns(runs_.outputs[0], samples_.size());
     for (size_t i = 1; i < num_runs; ++i) runs_.outputs.push_back(runs_.session->Run(samples_[i]));
@@ -410,7 +433,7 @@ class TargetCheck {
     const std::vector<runtime::ValueDescription> outputs = runs_.session->outputs();
     if (!is_timed) runs_.session.reset();
     try {
-      runtime::Session given(options_.given, {});
+      runtime::Session given = is_timed ? OpenGiven(inputs) : runtime::Session(options_.given, {});
       if (!report_.is_made_up) {
         report_.closeness = MeasureCloseness(given, samples_, runs_.outputs, inputs, outputs);
         report_.closeness->wanted_db = options_.wanted_db;
@@ -424,6 +447,26 @@ class TargetCheck {
     } catch (const std::bad_alloc&) {
       explain("memory is short");
     }
+  }
+
+  // Opens the given model, and compares the times of layers if both models have a profile.
+  runtime::Session OpenGiven(const std::vector<runtime::ValueDescription>& written_inputs) {
+    constexpr uint64_t kMostBytes = uint64_t{1} << 30;  // which a temporary file takes
+    if (!runs_.runs.empty() && graph::StoredBytes(options_.given) <= kMostBytes) {
+      try {
+        const std::filesystem::path optimized = folder_.path() / "given.onnx";
+        runtime::OptimizeAs(runtime::Optimization::kAll, options_.given, optimized);
+        runtime::Session given = OpenOptimized(optimized);
+        Repeat(given, AsRead(given, FirstInputs(), written_inputs));
+        const LayerMap layers(Model::Load(options_.given));
+        report_.layers = layers.Compare(layers.SecondsOf(*graph_, runs_.runs),
+                                        layers.SecondsOf(Model::Load(optimized), EndRuns(given)));
+        return given;
+      } catch (const Error& error) {
+        if (error.code() == ErrorCode::kIo) throw;
+      }
+    }
+    return runtime::Session(options_.given, {});
   }
 
   std::filesystem::path model_;

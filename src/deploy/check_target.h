@@ -17,6 +17,7 @@
 #include "base/fields.h"
 #include "base/tensor.h"
 #include "deploy/closeness.h"
+#include "deploy/layer_times.h"
 #include "deploy/speed.h"
 #include "deploy/work_shares.h"
 #include "evaluate/other_processor.h"
@@ -52,6 +53,7 @@ struct TargetReport {
   evaluate::ProcessorReport processor;
   std::optional<Closeness> closeness;
   std::optional<Speed> speed;
+  std::vector<LayerTime> layers;
   std::optional<WorkShares> work;
   std::map<std::string, size_t> library_operators;
   std::vector<std::string> broken_rules;
@@ -95,6 +97,9 @@ constexpr auto FieldsOf(const TargetReport*) {
       Field{"speed", &TargetReport::speed,
             "The time over that of the model that was quantized. None if that was not asked for, "
             "or not possible."},
+      Field{"layers", &TargetReport::layers,
+            "The time of each layer beside the given model's, those first that lose most. Empty if "
+            "that was not measured."},
       Field{"work", &TargetReport::work,
             "The shares of the products by how they are computed. None if the operators were not "
             "described."},

@@ -3,10 +3,11 @@
 // They are counted with the shapes that one run met, so that they are the same in every run.
 #pragma once
 
-#include <filesystem>
 #include <tuple>
+#include <vector>
 
 #include "base/fields.h"
+#include "deploy/run_profile.h"
 #include "graph/model.h"
 
 namespace bitpress::deploy {
@@ -28,8 +29,7 @@ constexpr auto FieldsOf(const WorkShares*) {
 }
 
 // Counts the products of a run. `graph` is the model that ran as it was loaded, without any change
-// by ONNX Runtime, and `profile` what Session::EndProfile gave for it. Throws Error(kRuntime) if
-// the profile cannot be read.
-WorkShares CountWork(const graph::Model& graph, const std::filesystem::path& profile);
+// by ONNX Runtime.
+WorkShares CountWork(const graph::Model& graph, const std::vector<OperatorRun>& run);
 
 }  // namespace bitpress::deploy

@@ -424,10 +424,36 @@ size_t NumSlowerSums(const QuantizeReport& report) {
   return kernels::HasTiles() ? report.transform.native.num_slower_sums : 0;
 }
 
+std::string SlowerLayers(const std::vector<deploy::LayerTime>& layers) {
+  constexpr double kSlower = 1.1, kLeastShare = 0.01, kLeastSeconds = 2e-5;
+  constexpr size_t kMostNamed = 3;
+  double all = 0, loss = 0;
+  for (const deploy::LayerTime& layer : layers) all += layer.given_seconds;
+  std::vector<std::string> named;
+  size_t num_slower = 0;
+  for (const deploy::LayerTime& layer : layers) {
+    const double more = layer.seconds - layer.given_seconds;
+    if (more < std::max(kLeastSeconds, kLeastShare * all)) break;  // the others lose less
+    if (layer.seconds < kSlower * layer.given_seconds) continue;
+    loss += more;
+    if (++num_slower > kMostNamed) continue;
+    named.push_back(fmt::format("{} '{}' {} instead of {}", layer.op_type, layer.name,
+                                Milliseconds(layer.seconds), Milliseconds(layer.given_seconds)));
+  }
+  if (num_slower == 0) return "";
+  return fmt::format("slower than in the given model on this machine: {} of {}, {} in all; {}{}",
+                     num_slower, WithNoun(layers.size(), "layer"), Milliseconds(loss),
+                     num_slower > kMostNamed ? "most of it " : "", Join(named, ", "));
+}
+
 Verdict VerdictOf(const QuantizeReport& report) {
   Verdict verdict;
   verdict.lines = {SizeLine(report), fmt::format("{}; {}", ClosenessText(report), TimeText(report)),
                    SharesLine(report)};
+  if (report.target && report.target->speed && report.target_runtime.empty()) {
+    std::string slower = SlowerLayers(report.target->layers);
+    if (!slower.empty()) verdict.lines.push_back(std::move(slower));
+  }
   WarnOfRun(report, verdict.warnings);
   if (report.target && report.target->closeness) {
     WarnOfCloseness(*report.target->closeness, report.chosen_outputs, verdict.warnings);

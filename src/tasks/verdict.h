@@ -25,7 +25,8 @@ constexpr auto FieldsOf(const Warning*) {
 }
 
 struct Verdict {
-  // Three lines: size; closeness and time; the shares of products and constants.
+  // Three lines: size; closeness and time; the shares of products and constants. A fourth one if
+  // layers are slower than in the given model.
   std::vector<std::string> lines;
   std::vector<Warning> warnings;  // the worst first
 };
@@ -33,8 +34,13 @@ constexpr auto FieldsOf(const Verdict*) {
   return std::tuple(Field{"lines", &Verdict::lines}, Field{"warnings", &Verdict::warnings});
 }
 
-// Returns the verdict as text: the three lines, then "  WARNING: ..." for each warning.
+// Returns the verdict as text: the lines, then "  WARNING: ..." for each warning.
 std::string Describe(const Verdict& verdict);
+
+// Returns which layers take at least a tenth longer than in the given model, and a hundredth of its
+// time, "slower than in the given model on this machine: 2 of 9 layers, ..."; "" if none does.
+// `layers` has those first that lose most.
+std::string SlowerLayers(const std::vector<deploy::LayerTime>& layers);
 
 // Returns how many products would be faster on this machine in the fastest order of sums, which was
 // not asked for.

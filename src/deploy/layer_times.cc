@@ -1,0 +1,120 @@
+#include "deploy/layer_times.h"
+
+#include <algorithm>
+#include <cctype>
+#include <string_view>
+
+#include "ops/operator_traits.h"
+
+namespace bitpress::deploy {
+namespace {
+
+using graph::Node;
+
+constexpr int kNone = -1;
+
+// Returns the seconds of each node in its shortest run.
+std::map<std::string, double> ShortestRuns(const std::vector<std::vector<OperatorRun>>& runs) {
+  std::map<std::string, double> shortest;
+  for (const std::vector<OperatorRun>& run : runs) {
+    std::map<std::string, double> seconds;
+    for (const OperatorRun& ran : run) seconds[ran.node] += ran.seconds;
+    for (const auto& [node, sum] : seconds) {
+      const auto [found, is_new] = shortest.emplace(node, sum);
+      found->second = std::min(found->second, sum);
+    }
+  }
+  return shortest;
+}
+
+// Takes away what ONNX Runtime puts around names: the layout of a node, numbers, and a FLOAT16
+// value that it computes in FLOAT.
+std::string_view GivenName(std::string_view name) {
+  constexpr std::string_view kNumber = "_token_", kLayout = "_nchwc";
+  constexpr std::string_view kFloat = "InsertedPrecisionFreeCast_";
+  if (name.starts_with(kFloat)) name.remove_prefix(kFloat.size());
+  const size_t digits = name.find_last_not_of("0123456789");
+  if (digits != std::string_view::npos && name.substr(0, digits + 1).ends_with(kNumber)) {
+    name.remove_suffix(name.size() - (digits + 1 - kNumber.size()));
+  }
+  if (name.ends_with(kLayout)) name.remove_suffix(kLayout.size());
+  return name;
+}
+
+}  // namespace
+
+LayerMap::LayerMap(const graph::Model& given) {
+  for (const Node& node : given.AllNodes()) {
+    int layer = kNone;
+    if (ops::TraitsOf(node).takes_most_time() && !node.HasSubgraph()) {
+      layer = static_cast<int>(layers_.size());
+      layers_.push_back({node.name().empty() ? node.output(0) : node.name(), node.op_type()});
+    } else {
+      // A node that joins branches follows the layer that comes last.
+      for (size_t i = 0; i < node.num_inputs(); ++i) {
+        const auto found = values_.find(node.input(i));
+        if (found != values_.end()) layer = std::max(layer, found->second);
+      }
+    }
+    if (layer == kNone) continue;
+    if (!node.name().empty()) nodes_.emplace(node.name(), layer);
+    for (size_t i = 0; i < node.num_outputs(); ++i) values_.emplace(node.output(i), layer);
+  }
+}
+
+int LayerMap::Find(const Node& node) const {
+  for (const std::string_view name : {std::string_view(node.name()), GivenName(node.name())}) {
+    if (const auto found = nodes_.find(name); found != nodes_.end()) return found->second;
+    if (const auto found = values_.find(name); found != values_.end()) return found->second;
+  }
+  for (size_t i = 0; i < node.num_outputs(); ++i) {
+    const auto found = values_.find(GivenName(node.output(i)));
+    if (found != values_.end()) return found->second;
+  }
+  return kNone;
+}
+
+std::vector<double> LayerMap::SecondsOf(const graph::Model& ran,
+                                        const std::vector<std::vector<OperatorRun>>& runs) const {
+  const std::map<std::string, double> shortest = ShortestRuns(runs);
+  const std::vector<Node> nodes = ran.AllNodes();
+  std::vector<int> layers;
+  for (const Node& node : nodes) layers.push_back(Find(node));
+  // Others, such as quantizers, belong to the first layer that reads them, else to the one before.
+  std::map<std::string, int> readers, producers;
+  for (size_t n = nodes.size(); n-- > 0;) {
+    for (size_t i = 0; i < nodes[n].num_outputs() && layers[n] == kNone; ++i) {
+      const auto found = readers.find(nodes[n].output(i));
+      if (found != readers.end()) layers[n] = found->second;
+    }
+    if (layers[n] == kNone) continue;
+    for (size_t i = 0; i < nodes[n].num_inputs(); ++i) readers[nodes[n].input(i)] = layers[n];
+  }
+  std::vector<double> seconds(layers_.size());
+  for (size_t n = 0; n < nodes.size(); ++n) {
+    for (size_t i = 0; i < nodes[n].num_inputs() && layers[n] == kNone; ++i) {
+      const auto found = producers.find(nodes[n].input(i));
+      if (found != producers.end()) layers[n] = found->second;
+    }
+    for (size_t i = 0; i < nodes[n].num_outputs(); ++i) producers[nodes[n].output(i)] = layers[n];
+    const auto time = shortest.find(nodes[n].name());
+    if (layers[n] == kNone || time == shortest.end() || nodes[n].HasSubgraph()) continue;
+    seconds[static_cast<size_t>(layers[n])] += time->second;
+  }
+  return seconds;
+}
+
+std::vector<LayerTime> LayerMap::Compare(const std::vector<double>& seconds,
+                                         const std::vector<double>& given_seconds) const {
+  std::vector<LayerTime> found;
+  for (size_t i = 0; i < layers_.size(); ++i) {
+    if (seconds[i] == 0 || given_seconds[i] == 0) continue;
+    found.push_back({layers_[i].name, layers_[i].op_type, seconds[i], given_seconds[i]});
+  }
+  std::ranges::stable_sort(found, std::ranges::greater(), [](const LayerTime& layer) {
+    return layer.seconds - layer.given_seconds;
+  });
+  return found;
+}
+
+}  // namespace bitpress::deploy
