@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/round_up.h"
 #include "gradients/convolution_shape.h"
 #include "gradients/depthwise.h"
 #include "gradients/products.h"
@@ -132,48 +133,62 @@ class ConvolutionSums {
     });
   }
 
-  // The sums run over the positions of all images, which lie along memory once they are gathered.
+  // The sums run over the positions of all images, which lie along memory once they are gathered:
+  // those of several images, or a part of one's.
   void AddWeightGradient(const T* x, const T* g, T* of_weights) const {
+    constexpr size_t kMost = kernels::kMostRowProductLength - kernels::kRowProductStep;
     const size_t positions = shape_.positions();
-    const size_t step = kernels::kRowProductStep;
-    const size_t images_at_once =
-        std::max<size_t>(1, (kernels::kMostRowProductLength - step) / positions);
-    if (positions + step > kernels::kMostRowProductLength) {
-      Fail(ErrorCode::kUnsupported, "{} positions of an image are too many to learn from",
-           positions);
-    }
-    const size_t parts = (shape_.inputs + kChannelsAtOnce - 1) / kChannelsAtOnce;
-    std::vector<T> gathered;
+    if (positions == 0) return;
+    const size_t images_at_once = std::max<size_t>(1, kMost / positions);
     for (size_t first = 0; first < shape_.images; first += images_at_once) {
       const size_t num = std::min(images_at_once, shape_.images - first);
-      const size_t length = (num * positions + step - 1) / step * step;
-      gathered.assign(shape_.groups * shape_.outputs * length, 0);
-      pool_.ParallelFor(shape_.groups * shape_.outputs, [&](size_t channel) {
-        for (size_t i = 0; i < num; ++i) {
-          const T* const from =
-              g + ((first + i) * shape_.groups * shape_.outputs + channel) * positions;
-          std::copy_n(from, positions, gathered.data() + channel * length + i * positions);
-        }
-      });
-      pool_.ParallelFor(shape_.groups * parts, [&](size_t task) {
-        const size_t group = task / parts;
-        const size_t channel = task % parts * kChannelsAtOnce;
-        const size_t channels = std::min(kChannelsAtOnce, shape_.inputs - channel);
-        const size_t rows = channels * shape_.num_taps();
-        std::vector<T> windows(rows * length);
-        for (size_t k = 0; k < rows; ++k) {
-          for (size_t i = 0; i < num; ++i) {
-            const T* const from = x + (((first + i) * shape_.groups + group) * shape_.inputs +
-                                       channel + k / shape_.num_taps()) *
-                                          plane();
-            ReadTap(shape_, from, k % shape_.num_taps(), 0, positions,
-                    windows.data() + k * length + i * positions);
-          }
-        }
-        AddRows(gathered.data() + group * shape_.outputs * length, windows, length,
-                of_weights + group * shape_.outputs * shape_.depth() + channel * shape_.num_taps());
-      });
+      for (size_t begin = 0; begin < positions; begin += kMost) {
+        AddWeightGradientOf({first, num, begin, std::min(begin + kMost, positions)}, x, g,
+                            of_weights);
+      }
     }
+  }
+
+  // Positions [begin, end) of some images.
+  struct Positions {
+    size_t first_image, num_images;
+    size_t begin, end;
+
+    size_t of_image() const { return end - begin; }
+    size_t length() const {
+      return RoundUp(num_images * of_image(), size_t{kernels::kRowProductStep});
+    }
+  };
+
+  void AddWeightGradientOf(const Positions& part, const T* x, const T* g, T* of_weights) const {
+    const size_t length = part.length();
+    std::vector<T> gathered(shape_.groups * shape_.outputs * length);
+    pool_.ParallelFor(shape_.groups * shape_.outputs, [&](size_t channel) {
+      for (size_t i = 0; i < part.num_images; ++i) {
+        const size_t plane = (part.first_image + i) * shape_.groups * shape_.outputs + channel;
+        std::copy_n(g + plane * shape_.positions() + part.begin, part.of_image(),
+                    gathered.data() + channel * length + i * part.of_image());
+      }
+    });
+    const size_t parts = CeilDivide(shape_.inputs, kChannelsAtOnce);
+    pool_.ParallelFor(shape_.groups * parts, [&](size_t task) {
+      const size_t group = task / parts;
+      const size_t channel = task % parts * kChannelsAtOnce;
+      const size_t rows = std::min(kChannelsAtOnce, shape_.inputs - channel) * shape_.num_taps();
+      std::vector<T> windows(rows * length);
+      for (size_t k = 0; k < rows; ++k) {
+        for (size_t i = 0; i < part.num_images; ++i) {
+          const T* const from =
+              x + (((part.first_image + i) * shape_.groups + group) * shape_.inputs + channel +
+                   k / shape_.num_taps()) *
+                      plane();
+          ReadTap(shape_, from, k % shape_.num_taps(), part.begin, part.end,
+                  windows.data() + k * length + i * part.of_image());
+        }
+      }
+      AddRows(gathered.data() + group * shape_.outputs * length, windows, length,
+              of_weights + group * shape_.outputs * shape_.depth() + channel * shape_.num_taps());
+    });
   }
 
   // Adds the products of the rows of g and of the windows to rows of the weights' gradient.

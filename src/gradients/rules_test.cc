@@ -178,7 +178,9 @@ INSTANTIATE_TEST_SUITE_P(
         RuleCase{"y = Conv<group=3, pads=[2,0]>(a, b)", "float[2,3,9] a, float[3,1,3] b"},
         // More output positions and channels than one task takes.
         RuleCase{"y = Conv(a, b)", "float[1,2,20,60] a, float[2,2,1,1] b"},
-        RuleCase{"y = Conv(a, b)", "float[1,30,2,2] a, float[7,30,1,1] b"}));
+        RuleCase{"y = Conv(a, b)", "float[1,30,2,2] a, float[7,30,1,1] b"},
+        // More positions than one sum takes.
+        RuleCase{"y = Conv(a, b)", "float[1,1,2,8400] a, float[1,1,1,1] b"}));
 
 INSTANTIATE_TEST_SUITE_P(
     TransposedConvolutions, RulesTest,
