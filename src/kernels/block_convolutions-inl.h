@@ -182,10 +182,10 @@ void WholeTask(const ConvolutionTask& task) {
 
 void ConvolveWhole(const ConvolutionTask& task) {
   if (task.weights->form() == ColumnForm::kWords) {
-#if !BITPRESS_PRODUCTS_WITH_DOT
-    WholeTask<false, 0>(task);
-#endif
-    return;
+    if (kHasDot && !kIsArm && task.weights->pieces_per_block() == 8) {
+      return WholeTask<false, UsualPieces(8)>(task);
+    }
+    return WholeTask<false, 0>(task);
   }
   if (task.blocks->size() == 1) return WholeTask<true, kOneBlock>(task);
   switch (task.weights->pieces_per_block()) {

@@ -41,6 +41,8 @@ constexpr size_t kColumns = 128;
 // The bytes of a tile, which stay in the second-level cache.
 constexpr size_t kTileBytes = size_t{1} << 17;
 constexpr size_t kMostPositions = size_t{1} << 12;
+// x86 has dot products of words where it has those of bytes.
+constexpr bool kHasDotOfWords = !BITPRESS_IS_ARM64;
 // With fewer tiles several tasks share one.
 constexpr size_t kManyTiles = 8;
 
@@ -302,7 +304,10 @@ void BlockConvolution::RunCodes(const ConvolutionTile& tile, size_t begin, size_
   if (has_large_unit_) return ConvolveCodesPortably(task);
   if (weights_.form() == ColumnForm::kTiles) return TileConvolutionKernel()(task);
   const size_t target = ChosenTargetIndex();
-  const bool has_dot = weights_.form() == ColumnForm::kBytes && HasDotProducts();
+  // Arm's dot products are of bytes alone, and code for them has more sums than words leave room
+  // for.
+  const bool has_dot =
+      HasDotProducts() && (weights_.form() == ColumnForm::kBytes || kHasDotOfWords);
   (has_dot ? DotConvolutionKernel(target) : kWholeTable[target])(task);
 }
 

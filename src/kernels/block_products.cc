@@ -130,7 +130,7 @@ RowForm FormOf(const ProductPanels& panels, const std::optional<formats::FormatS
 }
 
 void RunVectors(const ProductTask& part) {
-  const ProductKernel with_dot = part.rows->form() == RowForm::kBytes ? DotKernel() : nullptr;
+  const ProductKernel with_dot = part.rows->form() != RowForm::kFloats ? DotKernel() : nullptr;
   (with_dot != nullptr ? with_dot : kProductTable[ChosenTargetIndex()])(part);
 }
 

@@ -74,8 +74,8 @@ HWY_INLINE void Clear(D d, V (&sums)[kRows][kVectors][kCount]) {
 
 // WordSums adds products of words, of two neighbours each, to sums of 32 bits. ByteSums adds
 // products of codes and signed bytes, of four neighbours each. With dot products that is one
-// instruction. Without, they are gathered in 16 bits first: the caller says when these are full.
-// Finish adds what was gathered to the sums.
+// instruction, but for words on Arm. Without, bytes are gathered in 16 bits first: the caller says
+// when these are full. Finish adds what was gathered to the sums.
 #if BITPRESS_IS_ARM64
 
 template <size_t kRows, size_t kVectors>
@@ -147,7 +147,13 @@ HWY_INLINE VI SumOfPairs(V16 a, V16 b) {
 template <size_t kRows, size_t kVectors>
 struct WordSums {
   HWY_INLINE VI Add(size_t, size_t, V16 codes, V16 row, VI sum) {
+#if !BITPRESS_PRODUCTS_WITH_DOT
     return hn::Add(sum, SumOfPairs(codes, row));
+#elif HWY_TARGET == HWY_AVX3
+    return VI{_mm512_dpwssd_epi32(sum.raw, codes.raw, row.raw)};
+#else
+    return VI{_mm256_dpwssd_avx_epi32(sum.raw, codes.raw, row.raw)};
+#endif
   }
   HWY_INLINE void Finish(VI (&)[kRows][kVectors]) {}
 };
