@@ -20,10 +20,12 @@
 #include "kernels/products_without_dot.inc"
 #include "kernels/block_convolutions-inl.h"
 #include "kernels/convolution_floats-inl.h"
+#include "kernels/convolution_panels-inl.h"
 #ifndef BITPRESS_PRODUCTS_WITH_DOT
 namespace bitpress::kernels::HWY_NAMESPACE {
 void ConvolveWhole(const ConvolutionTask& task) { ConvolveCodesPortably(task); }
 void ConvolveFloats(const ConvolutionTask& task) { ConvolveFloatsPortably(task); }
+void ConvolvePanels(const ConvolutionTask& task) { ConvolveFloatsPortably(task); }
 }  // namespace bitpress::kernels::HWY_NAMESPACE
 #endif
 #include "kernels/products_end.inc"
@@ -35,6 +37,7 @@ namespace {
 
 constexpr ConvolutionKernel kWholeTable[] = BITPRESS_DISPATCH_TABLE(ConvolveWhole);
 constexpr ConvolutionKernel kFloatsTable[] = BITPRESS_DISPATCH_TABLE(ConvolveFloats);
+constexpr ConvolutionKernel kPanelsTable[] = BITPRESS_DISPATCH_TABLE(ConvolvePanels);
 
 // Columns that are quantized at a time: their floats stay in the first-level cache.
 constexpr size_t kColumns = 128;
@@ -81,7 +84,7 @@ BlockConvolution::BlockConvolution(const ConvolutionWeights& weights, int64_t im
   if (!weights.has_codes()) {
     for (const ConvolutionWeights::Factor& factor : weights.factors()) {
       const PlaneGrid::Tap& tap = grid_.taps()[factor.position];
-      offsets_.push_back((factor.channel * grid_.num_phases() + tap.phase) * stored_ + tap.offset);
+      offsets_.push_back(factor.channel * channel_floats() + tap.phase * stored_ + tap.offset);
     }
     ShareTiles();
     return;
@@ -118,14 +121,16 @@ void BlockConvolution::PlanFloats() {
   const auto of_group = static_cast<size_t>(shape_.channels_of_group());
   const size_t channels = std::min(std::lcm(block, of_group), static_cast<size_t>(shape_.channels));
   groups_per_chunk_ = channels / of_group;
+  chunk_channels_ = channels;
   chunks_ = CeilDivide(static_cast<size_t>(shape_.groups), groups_per_chunk_);
   // Tiles are whole rows. One reads rows twice that are in reach of the one before it.
   const size_t bytes = channels * grid_.num_phases() * sizeof(float);
   const size_t wanted = std::max(4 * kTileBytes / bytes, 4 * grid_.reach());
   outputs_per_chunk_ = groups_per_chunk_ * static_cast<size_t>(shape_.outputs_of_group());
   if (grid_.has_the_input()) {
+    strip_ = weights_.has_panels() ? kPanelPositions : kStripPositions;
     tile_positions_ =
-        std::min(RoundUp(std::min(wanted, kMostPositions), kStripPositions), grid_.num_positions());
+        std::min(RoundUp(std::min(wanted, kMostPositions), strip_), grid_.num_positions());
     return;
   }
   const size_t rows = std::max<size_t>(1, wanted / grid_.pitch());
@@ -137,14 +142,14 @@ void BlockConvolution::ShareTiles() {
   if (num_tiles_ >= kManyTiles || shape_.groups > 1) return;
   const bool is_in_tiles = weights_.has_codes() && weights_.form() == ColumnForm::kTiles;
   const auto outputs = static_cast<size_t>(shape_.outputs);
-  outputs_per_chunk_ = std::max(
-      kManyTiles, RoundUp(CeilDivide(outputs, kManyTiles), is_in_tiles ? kTileRows : kOutputGroup));
+  const size_t group = is_in_tiles             ? kTileRows
+                       : weights_.has_panels() ? 2 * kPanelColumns
+                                               : kOutputGroup;
+  outputs_per_chunk_ = std::max(kManyTiles, RoundUp(CeilDivide(outputs, kManyTiles), group));
   chunks_ = CeilDivide(outputs, outputs_per_chunk_);
   for (size_t i = 0; i < num_tiles_; ++i) {
     ConvolutionTile& tile = shared_.emplace_back(TileOf(i));
-    shared_scratch_.push_back(weights_.has_codes()
-                                  ? AllocateCodes(tile)
-                                  : AllocateFloats(tile, static_cast<size_t>(shape_.channels)));
+    shared_scratch_.push_back(weights_.has_codes() ? AllocateCodes(tile) : AllocateFloats(tile));
   }
 }
 
@@ -174,8 +179,9 @@ Scratch BlockConvolution::AllocateCodes(ConvolutionTile& tile) const {
   return scratch;
 }
 
-Scratch BlockConvolution::AllocateFloats(ConvolutionTile& tile, size_t channels) const {
-  Scratch scratch(channels * channel_floats() * sizeof(float));
+Scratch BlockConvolution::AllocateFloats(ConvolutionTile& tile) const {
+  const size_t positions = strip_ > 0 ? RoundUp(tile.end - tile.begin, strip_) : channel_floats();
+  Scratch scratch(chunk_channels_ * positions * sizeof(float));
   tile.values = scratch.data<float>();
   return scratch;
 }
@@ -215,8 +221,17 @@ void BlockConvolution::QuantizeCodes(ConvolutionTile& tile, size_t phase, size_t
 void BlockConvolution::QuantizeFloats(const ConvolutionTile& tile, size_t channel, size_t count,
                                       float* values) const {
   if (grid_.has_the_input()) {
-    quantizer_.RunColumns(Plane(tile.image, channel) + tile.begin, grid_.input_size(), values,
-                          stored_, count, tile.end - tile.begin);
+    for (size_t at = tile.begin; at < tile.end; at += strip_) {
+      const size_t columns = std::min(strip_, tile.end - at);
+      // Vectors read columns behind the last, and would be slow if these were tiny.
+      const size_t read = std::min(RoundUp(columns, kPanelColumns), strip_);
+      for (size_t c = 0; c < count; ++c) {
+        std::fill(values + c * strip_ + columns, values + c * strip_ + read, 0.0F);
+      }
+      quantizer_.RunColumns(Plane(tile.image, channel) + at, grid_.input_size(), values, strip_,
+                            count, columns);
+      values += chunk_channels_ * strip_;
+    }
     return;
   }
   BITPRESS_DCHECK(tile.begin % grid_.pitch() == 0);
@@ -323,23 +338,25 @@ void BlockConvolution::RunFloats(size_t index, size_t chunk) const {
       std::min(task.output_begin + outputs_per_chunk_, static_cast<size_t>(shape_.outputs));
   task.offsets = offsets_.data();
   task.channel_floats = channel_floats();
+  task.position_floats = strip_ > 0 ? chunk_channels_ : 1;
+  const ConvolutionKernel kernel =
+      (weights_.has_panels() ? kPanelsTable : kFloatsTable)[ChosenTargetIndex()];
   if (!shared_.empty()) {
     task.tile = &shared_[index];
-    kFloatsTable[ChosenTargetIndex()](task);
-    return;
+    return kernel(task);
   }
   // Chunks have whole groups.
   task.first_channel = task.output_begin / of_group * channels;
   const size_t end = task.output_end / of_group * channels;
   const size_t block = weights_.input_block();
   ConvolutionTile tile = TileOf(index);
-  const Scratch scratch = AllocateFloats(tile, end - task.first_channel);
+  const Scratch scratch = AllocateFloats(tile);
   for (size_t c = task.first_channel; c < end; c += block) {
     QuantizeFloats(tile, c, std::min(block, end - c),
                    tile.values + (c - task.first_channel) * channel_floats());
   }
   task.tile = &tile;
-  kFloatsTable[ChosenTargetIndex()](task);
+  kernel(task);
 }
 
 void BlockConvolution::Run() {

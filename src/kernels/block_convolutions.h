@@ -58,11 +58,11 @@ class BlockConvolution {
   void QuantizeRow(const float* from, size_t count, size_t row, float* quantized,
                    float* values) const;
   size_t column_tasks_per_tile() const;
-  // The floats of a channel of a tile.
-  size_t channel_floats() const { return grid_.num_phases() * stored_; }
-  // Return the memory that a tile has its columns in now: codes, or floats of some channels.
+  // The floats of a channel of a tile, or of one of its strips.
+  size_t channel_floats() const { return strip_ > 0 ? strip_ : grid_.num_phases() * stored_; }
+  // Return the memory that a tile has its columns in now: codes, or floats of a chunk's channels.
   Scratch AllocateCodes(ConvolutionTile& tile) const;
-  Scratch AllocateFloats(ConvolutionTile& tile, size_t channels) const;
+  Scratch AllocateFloats(ConvolutionTile& tile) const;
   void RunCodes(const ConvolutionTile& tile, size_t begin, size_t end) const;
   void RunFloats(size_t tile, size_t chunk) const;
   const float* Plane(size_t image, size_t channel) const;
@@ -78,7 +78,8 @@ class BlockConvolution {
   size_t tiles_per_image_ = 0, num_tiles_ = 0;
   size_t chunks_ = 1;  // tasks of a tile
   size_t outputs_per_chunk_ = 0;
-  size_t groups_per_chunk_ = 0;  // floats
+  // Floats: the groups of a chunk and their channels, and the positions of a strip, 0 for planes.
+  size_t groups_per_chunk_ = 0, chunk_channels_ = 0, strip_ = 0;
   // Codes: what each block of the sums reads, and the tiles that several tasks read.
   std::vector<BlockColumns> blocks_;
   std::vector<size_t> block_codes_;  // the offsets of the codes of a phase's blocks, and their end

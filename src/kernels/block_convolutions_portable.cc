@@ -6,6 +6,7 @@
 
 #include "kernels/byte_codes.h"
 #include "kernels/convolution_task.h"
+#include "kernels/product_panels.h"
 #include "kernels/tile_rows.h"
 #include "kernels/whole_block.h"
 
@@ -99,19 +100,24 @@ float SumFloats(const ConvolutionTask& task, size_t output, size_t at) {
   const formats::ConvolutionShape& shape = task.weights->shape();
   const size_t group = output / static_cast<size_t>(shape.outputs_of_group());
   const size_t channel = group * static_cast<size_t>(shape.channels_of_group());
-  const float* const values =
-      task.tile->values + (channel - task.first_channel) * task.channel_floats + at;
-  const float* const factors = task.weights->values(output);
+  const size_t within = task.position_floats > 1 ? at % task.channel_floats : 0;
+  const float* const values = task.values(channel, at - within) + within;
+  const bool has_panels = task.weights->has_panels();
+  const size_t column = output % kPanelColumns, step = has_panels ? kPanelColumns : 1;
+  const float* const factors =
+      has_panels ? task.weights->panel(output - column) + column : task.weights->values(output);
   formats::PartedSum sum;
   if (task.weights->sums() == formats::ProductSums::kChain) {
     for (size_t k = 0; k < task.weights->depth(); ++k) {
-      sum.Add(0, values[task.offsets[k]], factors[k]);
+      sum.Add(0, values[task.offsets[k]], factors[k * step]);
     }
     return sum.even;
   }
   size_t begin = 0;
   for (const size_t end : task.weights->part_ends()) {
-    for (size_t k = begin; k < end; ++k) sum.Add(k - begin, values[task.offsets[k]], factors[k]);
+    for (size_t k = begin; k < end; ++k) {
+      sum.Add(k - begin, values[task.offsets[k]], factors[k * step]);
+    }
     sum.EndPart();
     begin = end;
   }

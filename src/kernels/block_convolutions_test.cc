@@ -188,6 +188,27 @@ INSTANTIATE_TEST_SUITE_P(WholeRest, BlockConvolutionsInFormats,
                                             {"mxfp4_e2m1(block=16)", "mx6"},
                                             {"mx6", "mx9"}}));
 
+// Panels of floats have nearly as many output channels as vectors, and take 112 positions at a
+// time.
+TEST_P(BlockConvolutionsInFormats, EqualTheReferenceInPanels) {
+  const ConvolutionFormats formats{FindFormat(GetParam().weight), FindFormat(GetParam().input)};
+  ConvolutionShape whole{2, 170, 47, 1, {13, 17}, {1, 1}};
+  ConvolutionShape padded{1, 36, 31, 1, {9, 20}, {3, 3}};
+  padded.pads_begin = padded.pads_end = {1, 1};
+  ConvolutionShape unusual{2, 40, 16, 1, {11, 23}, {3, 2}};
+  unusual.strides = {2, 3};
+  unusual.dilations = {2, 2};
+  unusual.pads_begin = {2, 0};
+  unusual.pads_end = {0, 3};
+  ConvolutionShape long_rows{1, 33, 32, 1, {1, 301}, {1, 3}};
+  for (const ConvolutionShape& shape : {whole, padded, unusual, long_rows}) {
+    for (const WeightBlocks blocks : {WeightBlocks::kAlongChannels, WeightBlocks::kAlongAll}) {
+      CheckConvolution(formats, shape, blocks, 3);
+    }
+    CheckConvolution(formats, shape, WeightBlocks::kAlongChannels, 1, /*are_close=*/true);
+  }
+}
+
 void CheckTiles(const char* name) {
   const ConvolutionFormats formats{FindFormat(name), FindFormat(name)};
   ConvolutionShape wide{1, 33, 7, 1, {66, 71}, {1, 1}};

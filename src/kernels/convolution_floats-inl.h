@@ -81,7 +81,7 @@ void FloatStrip(const ConvolutionTask& task, size_t output, size_t at, size_t ve
   const formats::ConvolutionShape& shape = task.weights->shape();
   const size_t group = output / static_cast<size_t>(shape.outputs_of_group());
   const size_t channel = group * static_cast<size_t>(shape.channels_of_group());
-  const float* from = task.tile->values + (channel - task.first_channel) * task.channel_floats + at;
+  const float* from = task.values(channel, at);
   for (; vectors >= kChainVectors; vectors -= kChainVectors, from += kChainVectors * kLanes) {
     SumFloats<kOutputs, kChainVectors>(task, output, from, target);
     target = target.Behind(kChainVectors);

@@ -24,6 +24,9 @@ struct ConvolutionOutput {
 
 // The positions of outputs that are computed together are a multiple of this.
 inline constexpr size_t kStripPositions = 64;
+// Panels of output channels are multiplied with so many positions at most, whose sums stay in the
+// first-level cache with what they read.
+inline constexpr size_t kPanelPositions = 112;
 
 // Neighbouring positions of the outputs of an image, and what their products read.
 struct ConvolutionTile {
@@ -33,7 +36,8 @@ struct ConvolutionTile {
   // Codes: the pieces and units of all phases' blocks, where BlockColumns says.
   uint8_t* codes = nullptr;
   uint8_t* units = nullptr;
-  // Floats: the planes of some channels' phases.
+  // Floats: the planes of some channels' phases, or where columns lie as the input does, strips of
+  // neighbouring positions of all these channels.
   float* values = nullptr;
   // The outputs, none across a multiple of kStripPositions from `begin` on.
   std::vector<PlaneGrid::Run> runs;
@@ -55,9 +59,14 @@ struct ConvolutionTask {
   size_t output_size = 0;  // of a plane
   size_t output_begin = 0, output_end = 0;
   // Floats: the offset of each factor's values in the tile, from its group's first channel on; the
-  // first channel of the tile, and the floats of a channel.
+  // first channel of the tile, the floats of a channel, and those that strips have for a position.
   const size_t* offsets = nullptr;
-  size_t first_channel = 0, channel_floats = 0;
+  size_t first_channel = 0, channel_floats = 0, position_floats = 1;
+
+  // Returns the values of a channel from position `at` of the tile on, where a strip begins.
+  const float* values(size_t channel, size_t at) const {
+    return tile->values + (channel - first_channel) * channel_floats + at * position_floats;
+  }
 };
 using ConvolutionKernel = void (*)(const ConvolutionTask&);
 

@@ -39,11 +39,12 @@ ConvolutionWeights::ConvolutionWeights(const formats::ConvolutionFormats& format
   values_.resize(outputs * depth_);
   UnpackTensor(formats.weight, shape.outputs, axis, inner, packed, values_, pool);
   if (is_depthwise()) {
-    ArrangeTaps();
+    ArrangePanels();
     return;
   }
   if (sums_ != formats::ProductSums::kWhole && !ChooseTilesOfParts()) {
     OrderValues();
+    if (IsQuickInPanels()) ArrangePanels();
     return;
   }
   block_size_ = input_block();
@@ -122,13 +123,21 @@ bool ConvolutionWeights::is_depthwise() const {
          shape_.outputs_of_group() == 1;
 }
 
-void ConvolutionWeights::ArrangeTaps() {
+bool ConvolutionWeights::IsQuickInPanels() const {
+  // Sums are turned into planes, and output channels fill up vectors.
+  constexpr size_t kLeastDepth = 64;
   const auto outputs = static_cast<size_t>(shape_.outputs);
-  taps_.resize((outputs + kPanelColumns - 1) / kPanelColumns * kPanelColumns * depth_);
+  return sums_ == formats::ProductSums::kParts && depth_ >= kLeastDepth &&
+         10 * outputs >= 9 * RoundUp(outputs, kPanelColumns);
+}
+
+void ConvolutionWeights::ArrangePanels() {
+  const auto outputs = static_cast<size_t>(shape_.outputs);
+  panels_.resize((outputs + kPanelColumns - 1) / kPanelColumns * kPanelColumns * depth_);
   for (size_t output = 0; output < outputs; ++output) {
     const size_t first = output / kPanelColumns * kPanelColumns;
     for (size_t k = 0; k < depth_; ++k) {
-      taps_[first * depth_ + k * kPanelColumns + output % kPanelColumns] =
+      panels_[first * depth_ + k * kPanelColumns + output % kPanelColumns] =
           values_[output * depth_ + k];
     }
   }

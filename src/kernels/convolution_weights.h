@@ -78,7 +78,8 @@ class ConvolutionWeights {
 
   // --- Columns of floats ---
 
-  // Returns the values of an output channel in the order in which they are summed.
+  // Returns the values of an output channel in the order in which they are summed. REQUIRES:
+  // has_panels() is false.
   const float* values(size_t output) const { return values_.data() + output * depth_; }
   size_t depth() const { return depth_; }
   // A value multiplies this channel of the group, at this position of the kernel.
@@ -88,9 +89,12 @@ class ConvolutionWeights {
   const std::vector<Factor>& factors() const { return factors_; }
   // The ends of the parts, where there are any.
   const std::vector<size_t>& part_ends() const { return part_ends_; }
-  // Returns the values of kPanelColumns output channels from `output` on, a multiple of it,
-  // position after position. Channels that fill up have zeros. REQUIRES: is_depthwise().
-  const float* taps(size_t output) const { return taps_.data() + output * depth_; }
+  // Returns whether vectors hold output channels: those of kernels for each channel, and of large
+  // sums in parts.
+  bool has_panels() const { return !panels_.empty(); }
+  // Returns the values of kPanelColumns output channels from `output` on, a multiple of it, in the
+  // order in which they are summed. Channels that fill up have zeros. REQUIRES: has_panels().
+  const float* panel(size_t output) const { return panels_.data() + output * depth_; }
 
  private:
   // Lets tiles multiply parts, if they can.
@@ -105,7 +109,9 @@ class ConvolutionWeights {
   // Returns whether tiles multiply the weight faster than vectors would.
   bool IsQuickInTiles() const;
   void Arrange(const formats::ConvolutionFormats& formats, ThreadPool& pool);
-  void ArrangeTaps();
+  // Returns whether sums in parts are faster with vectors of output channels.
+  bool IsQuickInPanels() const;
+  void ArrangePanels();
   // Takes an output channel apart, whose values lie channel after channel.
   void TakeOutput(const formats::BlockUnits& rule, size_t output, const float* values);
   void WriteTile(size_t output, size_t block, std::span<const float> values);
@@ -122,7 +128,7 @@ class ConvolutionWeights {
   std::vector<float> units_, values_;
   std::vector<Factor> factors_;
   std::vector<size_t> part_ends_;
-  AlignedVector<float> taps_;
+  AlignedVector<float> panels_;
   size_t tile_depth_ = 0;
   uint8_t least_tile_column_ = kLeastTileColumn;
   AlignedVector<uint16_t> tiles_;

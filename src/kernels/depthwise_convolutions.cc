@@ -142,7 +142,7 @@ void DepthwiseConvolution::RunSpan(size_t image, size_t channel, size_t count, s
         rows.read[i] = rows.At(group, read % ring_);
       }
       const size_t first = channel + group * kPanelColumns;
-      sums.taps = weights_.taps(first);
+      sums.taps = weights_.panel(first);
       sums.rows = rows.read.data();
       FinishTask finish;
       finish.sums = sums.sums;
