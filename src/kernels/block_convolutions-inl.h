@@ -25,12 +25,15 @@ BITPRESS_BEFORE_PRODUCTS
 namespace bitpress::kernels::HWY_NAMESPACE {
 BITPRESS_BEGIN_PRODUCTS
 
-// The output channels and vectors of positions of a tile of sums, for which the registers have
-// room. Arm has 32 registers; without dot products it gathers integers in two for each of sums.
+// The output channels and vectors of positions of a tile of sums. The registers have room for the
+// sums of a block and, if there are several, for those of the blocks before it. Arm has 32
+// registers; without dot products it gathers integers in two for each of sums.
 constexpr bool kIsWide = kParts == 1 || (kIsArm && kHasDot);
 constexpr size_t kSumOutputs = kIsWide && !kIsArm ? 6 : 4;
-constexpr size_t kSumVectors = kIsWide ? 4 : 2;
 constexpr size_t kOneBlock = 1000;  // in place of the pieces of a block
+constexpr size_t SumVectors(size_t pieces) {
+  return kIsWide && (kIsArm || pieces == kOneBlock) ? 4 : 2;
+}
 // Returns the pieces of a block that has code of its own, 0 where none has.
 constexpr size_t UsualPieces(size_t pieces) { return kHasUsualBlocks ? pieces : 0; }
 
@@ -134,8 +137,9 @@ HWY_INLINE void SumGroups(const ConvolutionTask& task, size_t output, size_t& at
 template <bool kIsBytes, size_t kPieces, size_t kOutputs>
 HWY_INLINE void SumStrip(const ConvolutionTask& task, size_t output, size_t at, size_t vectors,
                          Target target) {
-  SumGroups<kIsBytes, kPieces, kOutputs, kSumVectors>(task, output, at, vectors, target);
-  if constexpr (kSumVectors > 2) {
+  constexpr size_t kVectors = SumVectors(kPieces);
+  SumGroups<kIsBytes, kPieces, kOutputs, kVectors>(task, output, at, vectors, target);
+  if constexpr (kVectors > 2) {
     SumGroups<kIsBytes, kPieces, kOutputs, 2>(task, output, at, vectors, target);
   }
   SumGroups<kIsBytes, kPieces, kOutputs, 1>(task, output, at, vectors, target);
