@@ -6,7 +6,6 @@
 
 #include "kernels/byte_codes.h"
 #include "kernels/convolution_task.h"
-#include "kernels/product_panels.h"
 #include "kernels/tile_rows.h"
 #include "kernels/whole_block.h"
 
@@ -102,24 +101,27 @@ float SumFloats(const ConvolutionTask& task, size_t output, size_t at) {
   const size_t channel = group * static_cast<size_t>(shape.channels_of_group());
   const size_t within = task.position_floats > 1 ? at % task.channel_floats : 0;
   const float* const values = task.values(channel, at - within) + within;
-  const bool has_panels = task.weights->has_panels();
-  const size_t column = output % kPanelColumns, step = has_panels ? kPanelColumns : 1;
-  const float* const factors =
-      has_panels ? task.weights->panel(output - column) + column : task.weights->values(output);
+  const ConvolutionWeights& weights = *task.weights;
+  const size_t column = output % kWidePanel;
+  const auto factor = [&](size_t k) {
+    if (!weights.has_panels()) return weights.values(output)[k];
+    const size_t first = output - column;
+    return FloatOfBfloat16(weights.panel(first)[k * weights.panel_width(first) + column]);
+  };
   formats::PartedSum sum;
   if (task.weights->sums() == formats::ProductSums::kChain) {
     for (size_t k = 0; k < task.weights->depth(); ++k) {
-      sum.Add(0, values[task.offsets[k]], factors[k * step]);
+      sum.Add(0, values[task.offsets[k]], factor(k));
     }
     return sum.even;
   }
   size_t begin = 0;
-  for (const size_t end : task.weights->part_ends()) {
-    for (size_t k = begin; k < end; ++k) {
-      sum.Add(k - begin, values[task.offsets[k]], factors[k * step]);
+  for (const size_t size : weights.part_sizes()) {
+    for (size_t k = 0; k < size; ++k) {
+      sum.Add(k, values[task.offsets[begin + k]], factor(begin + k));
     }
     sum.EndPart();
-    begin = end;
+    begin += size;
   }
   return sum.total;
 }

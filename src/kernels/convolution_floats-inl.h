@@ -66,9 +66,9 @@ HWY_INLINE void SumFloats(const ConvolutionTask& task, size_t output, const floa
     AddPart<true, kOutputs, kVectors>(from, task.offsets, factors, 0, weights.depth(), sums[0]);
   } else {
     size_t begin = 0;
-    for (const size_t end : weights.part_ends()) {
-      AddPart<false, kOutputs, kVectors>(from, task.offsets, factors, begin, end, sums[0]);
-      begin = end;
+    for (const size_t size : weights.part_sizes()) {
+      AddPart<false, kOutputs, kVectors>(from, task.offsets, factors, begin, begin + size, sums[0]);
+      begin += size;
     }
   }
   PutSums(task, output, sums, target);

@@ -1,7 +1,6 @@
-// The vector code of convolutions in parts whose weight lies in panels of 16 output channels:
-// vectors hold outputs, and a value of the input multiplies all of them. Positions need not fill
-// vectors, so that small planes and padded rows cost nothing. block_convolutions.cc alone includes
-// it.
+// The vector code of convolutions in parts whose weight lies in panels of output channels: vectors
+// hold outputs, and a value of the input multiplies all of them. Positions need not fill vectors,
+// so that small planes and padded rows cost nothing. block_convolutions.cc alone includes it.
 #if defined(BITPRESS_KERNELS_CONVOLUTION_PANELS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef BITPRESS_KERNELS_CONVOLUTION_PANELS_INL_H_
 #undef BITPRESS_KERNELS_CONVOLUTION_PANELS_INL_H_
@@ -12,6 +11,7 @@
 #include <hwy/highway.h>
 
 #include <algorithm>
+#include <numeric>
 #include <span>
 #include <vector>
 
@@ -28,12 +28,9 @@ BITPRESS_BEGIN_PRODUCTS
 // The positions whose two chains with kChainVectors vectors have room in the registers. Many
 // networks have rows of a multiple of seven outputs.
 constexpr size_t kChainPositions = kParts == 1 ? 7 : kChainRows;
-// The panels that are multiplied together: those of kChainVectors vectors, or one.
-constexpr size_t kPanelGroup = kChainVectors > kParts ? kChainVectors / kParts : 1;
 // The parts whose columns stay in the first-level cache while all positions multiply them.
 constexpr size_t kPieceParts = 4;
-// The floats of the sums of a panel.
-constexpr size_t kPanelSums = kPanelPositions * kPanelColumns;
+constexpr size_t kPieceElements = kPieceParts * formats::kPartElements;
 
 // Neighbouring positions that are summed together: their place behind the first position, and that
 // of their sums.
@@ -41,28 +38,22 @@ struct PositionGroup {
   size_t at = 0, slot = 0, count = 0;
 };
 
-// The part of a weight that positions multiply: the columns of its vectors, and the ends of parts.
+// Some parts of a panel, with what multiplies them.
 struct PanelPiece {
-  const float* columns[kPanelGroup * kParts];
-  const size_t* offsets;  // of the values of each element, from those of a position on
-  size_t begin;
-  std::span<const size_t> ends;
+  const float* columns;  // the panel's width for each element
+  size_t width;
+  std::span<const size_t> sizes;  // of the parts
+  const size_t* offsets;          // of each element's values, from those of a position on
+  const uint16_t* next;           // the panel's elements behind these
 };
 
-// Adds the products of element k of some positions, the values from `at` on. Columns come from the
-// memory or a cache that is far, but for a few positions: those of the next piece are fetched.
+// Adds the products of an element of some positions, whose values are from `at` on.
 template <size_t kPositions, size_t kVectors>
-HWY_INLINE void AddElementOf(const float* at, const float* const (&columns)[kVectors], size_t k,
+HWY_INLINE void AddElementOf(const float* at, const float* column,
                              Chains<kPositions, kVectors>& chains) {
   VF values[kVectors];
   HWY_UNROLL(8)
-  for (size_t v = 0; v < kVectors; ++v) {
-    const float* const column = columns[v] + k * kPanelColumns;
-    __builtin_prefetch(column + kPieceParts * formats::kPartElements * kPanelColumns,
-                       /*for writing=*/0,
-                       /*second level=*/2);
-    values[v] = hn::Load(kDf, column);
-  }
+  for (size_t v = 0; v < kVectors; ++v) values[v] = hn::Load(kDf, column + v * kLanes);
   HWY_UNROLL(8)
   for (size_t p = 0; p < kPositions; ++p) {
     const VF factor = hn::Set(kDf, at[p]);
@@ -73,114 +64,115 @@ HWY_INLINE void AddElementOf(const float* at, const float* const (&columns)[kVec
   }
 }
 
-// Adds the parts of a piece to the sums of positions, whose vectors are sum_strides apart. It is
-// not inlined, so that the registers are those of the chains.
+// Adds a piece to the sums of positions, of which each has the panel's width: for kVectors vectors
+// from `vector` on. It is not inlined, so that the registers are those of the chains. Panels come
+// from far caches, so that what follows is fetched on the way: a line for each two elements.
 template <size_t kPositions, size_t kVectors>
-HWY_NOINLINE void AddParts(const PanelPiece& piece, size_t vector, const float* from, float* sums,
-                           const size_t (&sum_strides)[kVectors]) {
-  const float* columns[kVectors];
-  for (size_t v = 0; v < kVectors; ++v) columns[v] = piece.columns[vector + v];
-  const size_t* const offsets = piece.offsets;
-  size_t k = piece.begin;
-  for (const size_t end : piece.ends) {
+HWY_NOINLINE void AddParts(const PanelPiece& piece, size_t vector, const uint16_t* ahead,
+                           const float* from, float* sums) {
+  constexpr size_t kLine = 32;
+  const size_t width = piece.width;
+  const float* column = piece.columns + vector * kLanes;
+  const size_t* offset = piece.offsets;
+  for (const size_t size : piece.sizes) {
     Chains<kPositions, kVectors> even, odd;
     ClearChains<kPositions, kVectors>(even);
     ClearChains<kPositions, kVectors>(odd);
-    for (; k + 2 <= end; k += 2) {
-      AddElementOf<kPositions, kVectors>(from + offsets[k], columns, k, even);
-      AddElementOf<kPositions, kVectors>(from + offsets[k + 1], columns, k + 1, odd);
+    for (const size_t* const pairs_end = offset + size / 2 * 2; offset != pairs_end; offset += 2) {
+      __builtin_prefetch(ahead, /*for writing=*/0, /*second level=*/2);
+      ahead += kLine;
+      AddElementOf<kPositions, kVectors>(from + offset[0], column, even);
+      AddElementOf<kPositions, kVectors>(from + offset[1], column + width, odd);
+      column += 2 * width;
     }
-    if (k < end) AddElementOf<kPositions, kVectors>(from + offsets[k], columns, k, even);
-    k = end;
+    if (size % 2 != 0) {
+      AddElementOf<kPositions, kVectors>(from + *offset++, column, even);
+      column += width;
+    }
+    float* sum = sums + vector * kLanes;
     HWY_UNROLL(8)
-    for (size_t p = 0; p < kPositions; ++p) {
+    for (size_t p = 0; p < kPositions; ++p, sum += width) {
       HWY_UNROLL(8)
       for (size_t v = 0; v < kVectors; ++v) {
-        float* const sum = sums + sum_strides[v] + p * kPanelColumns;
-        hn::Store(hn::Add(hn::Load(kDf, sum), hn::Add(even[p][v], odd[p][v])), kDf, sum);
+        const VF before = hn::Load(kDf, sum + v * kLanes);
+        hn::Store(hn::Add(before, hn::Add(even[p][v], odd[p][v])), kDf, sum + v * kLanes);
       }
     }
   }
 }
 
-template <size_t kPositions, size_t kVectors>
-HWY_INLINE void AddGroup(const PanelPiece& piece, size_t vector, const float* from,
-                         const PositionGroup& group, float* sums) {
-  size_t strides[kVectors];
-  for (size_t v = 0; v < kVectors; ++v) {
-    const size_t at = vector + v;
-    strides[v] = at / kParts * kPanelSums + at % kParts * kLanes;
-  }
-  AddParts<kPositions, kVectors>(piece, vector, from + group.at, sums + group.slot * kPanelColumns,
-                                 strides);
-}
-
-// Adds a piece to the sums of all groups, for kVectors vectors from `vector` on.
+// Does so for all groups of positions.
 template <size_t kVectors>
 void AddPiece(const PanelPiece& piece, size_t vector, const float* from,
               const std::vector<PositionGroup>& groups, float* sums) {
+  const uint16_t* ahead = piece.next;
   for (const PositionGroup& group : groups) {
-    switch (group.count) {
-      case kChainPositions:
-        AddGroup<kChainPositions, kVectors>(piece, vector, from, group, sums);
-        break;
-      case 4:
-        AddGroup<4, kVectors>(piece, vector, from, group, sums);
-        break;
-      case 2:
-        AddGroup<2, kVectors>(piece, vector, from, group, sums);
-        break;
-      default:
-        AddGroup<1, kVectors>(piece, vector, from, group, sums);
-    }
+    const auto add = group.count == kChainPositions ? AddParts<kChainPositions, kVectors>
+                     : group.count == 4             ? AddParts<4, kVectors>
+                     : group.count == 2             ? AddParts<2, kVectors>
+                                                    : AddParts<1, kVectors>;
+    add(piece, vector, ahead, from + group.at, sums + group.slot * piece.width);
+    // Two groups fetch all of the next piece.
+    ahead = piece.next + kPieceElements / 2 * kWidePanel;
   }
 }
 
-// Sums groups for the `panels` panels from `output` on. `from` has the values of the first
-// position.
-HWY_INLINE void SumPanels(const ConvolutionTask& task, size_t output, size_t panels,
-                          const float* from, const std::vector<PositionGroup>& groups,
-                          float* sums) {
-  const ConvolutionWeights& weights = *task.weights;
-  const size_t vectors = panels * kParts;
-  PanelPiece piece;
-  for (size_t v = 0; v < vectors; ++v) {
-    piece.columns[v] = weights.panel(output + v / kParts * kPanelColumns) + v % kParts * kLanes;
+// Writes bfloat16 as floats.
+HWY_INLINE void WidenColumns(const uint16_t* from, size_t count, float* to) {
+  constexpr hn::RebindToUnsigned<decltype(kDf)> kDu;
+  constexpr hn::Rebind<uint16_t, decltype(kDf)> kHalves;
+  for (size_t i = 0; i < count; i += kLanes) {
+    const auto bits = hn::PromoteTo(kDu, hn::Load(kHalves, from + i));
+    hn::Store(hn::BitCast(kDf, hn::ShiftLeft<16>(bits)), kDf, to + i);
   }
-  piece.offsets = task.offsets;
-  piece.begin = 0;
-  std::fill_n(sums, panels * kPanelSums, 0.0F);
-  const std::span<const size_t> ends(weights.part_ends());
-  for (size_t part = 0; part < ends.size(); part += kPieceParts) {
-    piece.ends = ends.subspan(part, std::min(kPieceParts, ends.size() - part));
+}
+
+// Sums groups for the panel of `output`. `from` has the values of the first position.
+void SumPanel(const ConvolutionTask& task, size_t output, const float* from,
+              const std::vector<PositionGroup>& groups, float* sums) {
+  HWY_ALIGN float columns[kPieceElements * kWidePanel];
+  const ConvolutionWeights& weights = *task.weights;
+  const size_t width = weights.panel_width(output);
+  const uint16_t* panel = weights.panel(output);
+  std::fill_n(sums, kPanelPositions * width, 0.0F);
+  const std::span<const size_t> sizes(weights.part_sizes());
+  const size_t* offsets = task.offsets;
+  for (size_t part = 0; part < sizes.size(); part += kPieceParts) {
+    const std::span<const size_t> of_piece =
+        sizes.subspan(part, std::min(kPieceParts, sizes.size() - part));
+    const size_t elements = std::accumulate(of_piece.begin(), of_piece.end(), size_t{0});
+    WidenColumns(panel, elements * width, columns);
+    panel += elements * width;
+    const PanelPiece piece{columns, width, of_piece, offsets, panel};
+    offsets += elements;
+    const size_t vectors = width / kLanes;
     size_t vector = 0;
     for (; vector + kChainVectors <= vectors; vector += kChainVectors) {
       AddPiece<kChainVectors>(piece, vector, from, groups, sums);
     }
-    for (; vector < vectors; ++vector) {
-      AddPiece<1>(piece, vector, from, groups, sums);
-    }
-    piece.begin = piece.ends.back();
+    for (; vector < vectors; ++vector) AddPiece<1>(piece, vector, from, groups, sums);
   }
 }
 
 // Writes the outputs of runs of positions, whose sums lie one after another.
-HWY_INLINE void FinishPanels(const ConvolutionTask& task, size_t output, size_t panels,
-                             std::span<const PlaneGrid::Run> runs, const float* sums) {
+HWY_INLINE void FinishPanel(const ConvolutionTask& task, size_t output,
+                            std::span<const PlaneGrid::Run> runs, const float* sums) {
   const auto outputs = static_cast<size_t>(task.weights->shape().outputs);
-  for (size_t p = 0; p < panels; ++p) {
+  const size_t width = task.weights->panel_width(output);
+  for (size_t column = 0; column < width; column += kPanelColumns) {
     FinishTask finish;
     finish.output = task.output;
-    finish.first_output = output + p * kPanelColumns;
+    finish.first_output = output + column;
     finish.channels = std::min(kPanelColumns, outputs - finish.first_output);
     finish.plane = task.output_size;
-    finish.sums = sums + p * kPanelSums;
+    finish.sums = sums + column;
+    finish.pitch = width;
     const size_t plane = PlaneOf(task, finish.first_output);
     for (const PlaneGrid::Run& run : runs) {
       finish.index = plane + run.index;
       finish.count = run.count;
       FinishPositions(finish);
-      finish.sums += run.count * kPanelColumns;
+      finish.sums += run.count * width;
     }
   }
 }
@@ -221,7 +213,7 @@ inline std::vector<PositionGroup> GroupsOf(std::span<const PlaneGrid::Run> runs)
 }
 
 void ConvolvePanels(const ConvolutionTask& task) {
-  HWY_ALIGN float sums[kPanelGroup * kPanelSums];
+  HWY_ALIGN float sums[kPanelPositions * kWidePanel];
   const std::vector<PlaneGrid::Run> all = LongRuns(*task.tile);
   for (size_t first = 0; first < all.size();) {
     size_t last = first, positions = 0;
@@ -231,12 +223,9 @@ void ConvolvePanels(const ConvolutionTask& task) {
     const std::span<const PlaneGrid::Run> runs(all.data() + first, last - first);
     const std::vector<PositionGroup> groups = GroupsOf(runs);
     const float* const from = task.values(0, runs.front().position - task.tile->begin);
-    for (size_t output = task.output_begin; output < task.output_end;) {
-      const size_t left = (task.output_end - output + kPanelColumns - 1) / kPanelColumns;
-      const size_t panels = std::min(kPanelGroup, left);
-      SumPanels(task, output, panels, from, groups, sums);
-      FinishPanels(task, output, panels, runs, sums);
-      output += panels * kPanelColumns;
+    for (size_t output = task.output_begin; output < task.output_end; output += kWidePanel) {
+      SumPanel(task, output, from, groups, sums);
+      FinishPanel(task, output, runs, sums);
     }
     first = last;
   }

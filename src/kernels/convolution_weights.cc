@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 
 #include "base/round_up.h"
 #include "kernels/block_products.h"
@@ -39,12 +40,12 @@ ConvolutionWeights::ConvolutionWeights(const formats::ConvolutionFormats& format
   values_.resize(outputs * depth_);
   UnpackTensor(formats.weight, shape.outputs, axis, inner, packed, values_, pool);
   if (is_depthwise()) {
-    ArrangePanels();
+    ArrangeTaps();
     return;
   }
   if (sums_ != formats::ProductSums::kWhole && !ChooseTilesOfParts()) {
     OrderValues();
-    if (IsQuickInPanels()) ArrangePanels();
+    if (FitsPanels()) ArrangePanels();
     return;
   }
   block_size_ = input_block();
@@ -80,9 +81,9 @@ void ConvolutionWeights::OrderValues() {
   }
   constexpr size_t kPart = formats::kPartElements;
   for (size_t position = 0; position < positions; ++position) {
-    for (size_t c = 0; c < channels; ++c) {
-      factors_.push_back({c, position});
-      if ((c + 1) % kPart == 0 || c + 1 == channels) part_ends_.push_back(factors_.size());
+    for (size_t c = 0; c < channels; ++c) factors_.push_back({c, position});
+    for (size_t c = 0; c < channels; c += kPart) {
+      part_sizes_.push_back(std::min(kPart, channels - c));
     }
   }
   std::vector<float> ordered(depth_);
@@ -123,22 +124,47 @@ bool ConvolutionWeights::is_depthwise() const {
          shape_.outputs_of_group() == 1;
 }
 
-bool ConvolutionWeights::IsQuickInPanels() const {
+void ConvolutionWeights::ArrangeTaps() {
+  const auto outputs = static_cast<size_t>(shape_.outputs);
+  taps_.resize((outputs + kPanelColumns - 1) / kPanelColumns * kPanelColumns * depth_);
+  for (size_t output = 0; output < outputs; ++output) {
+    const size_t first = output / kPanelColumns * kPanelColumns;
+    for (size_t k = 0; k < depth_; ++k) {
+      taps_[first * depth_ + k * kPanelColumns + output % kPanelColumns] =
+          values_[output * depth_ + k];
+    }
+  }
+  values_ = {};
+}
+
+bool ConvolutionWeights::FitsPanels() const {
   // Sums are turned into planes, and output channels fill up vectors.
   constexpr size_t kLeastDepth = 64;
   const auto outputs = static_cast<size_t>(shape_.outputs);
-  return sums_ == formats::ProductSums::kParts && depth_ >= kLeastDepth &&
-         10 * outputs >= 9 * RoundUp(outputs, kPanelColumns);
+  if (sums_ != formats::ProductSums::kParts || depth_ < kLeastDepth ||
+      10 * outputs < 9 * RoundUp(outputs, kPanelColumns)) {
+    return false;
+  }
+  return std::ranges::all_of(values_, [](float value) {
+    return FloatOfBfloat16(Bfloat16Of(value)) == value || std::isnan(value);
+  });
+}
+
+size_t ConvolutionWeights::panel_width(size_t output) const {
+  return std::min(kWidePanel, RoundUp(static_cast<size_t>(shape_.outputs), kPanelColumns) - output);
 }
 
 void ConvolutionWeights::ArrangePanels() {
   const auto outputs = static_cast<size_t>(shape_.outputs);
-  panels_.resize((outputs + kPanelColumns - 1) / kPanelColumns * kPanelColumns * depth_);
+  panels_.resize(RoundUp(outputs, kPanelColumns) * depth_);
   for (size_t output = 0; output < outputs; ++output) {
-    const size_t first = output / kPanelColumns * kPanelColumns;
+    const size_t column = output % kWidePanel, first = output - column;
+    const size_t width = panel_width(first);
+    uint16_t* const to = panels_.data() + first * depth_ + column;
+    const float* const from = values_.data() + output * depth_;
     for (size_t k = 0; k < depth_; ++k) {
-      panels_[first * depth_ + k * kPanelColumns + output % kPanelColumns] =
-          values_[output * depth_ + k];
+      // The bits of NaN may all be in the lower half.
+      to[k * width] = Bfloat16Of(std::isnan(from[k]) ? std::nanf("") : from[k]);
     }
   }
   values_ = {};

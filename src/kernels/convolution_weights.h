@@ -21,6 +21,9 @@ namespace bitpress::kernels {
 // The output channels whose numbers lie next to each other: whole tiles of all kernels.
 inline constexpr size_t kOutputGroup = 12;
 
+// The output channels of a panel, but for the last one, which may be half as wide.
+inline constexpr size_t kWidePanel = 32;
+
 // The parts of a convolution that its node knows: channels, outputs, groups, kernel, strides,
 // dilations and pads. Its images and sizes of the input follow with each run.
 class ConvolutionWeights {
@@ -87,14 +90,18 @@ class ConvolutionWeights {
     size_t channel, position;
   };
   const std::vector<Factor>& factors() const { return factors_; }
-  // The ends of the parts, where there are any.
-  const std::vector<size_t>& part_ends() const { return part_ends_; }
-  // Returns whether vectors hold output channels: those of kernels for each channel, and of large
-  // sums in parts.
+  // The sizes of the parts, where there are any.
+  const std::vector<size_t>& part_sizes() const { return part_sizes_; }
+  // Returns the values of kPanelColumns output channels from `output` on, a multiple of it,
+  // position after position. Channels that fill up have zeros. REQUIRES: is_depthwise().
+  const float* taps(size_t output) const { return taps_.data() + output * depth_; }
+  // Returns whether vectors hold output channels: those of large sums in parts.
   bool has_panels() const { return !panels_.empty(); }
-  // Returns the values of kPanelColumns output channels from `output` on, a multiple of it, in the
-  // order in which they are summed. Channels that fill up have zeros. REQUIRES: has_panels().
-  const float* panel(size_t output) const { return panels_.data() + output * depth_; }
+  // Returns the values of panel_width(output) output channels from `output` on, a multiple of
+  // kWidePanel, as bfloat16, in the order in which they are summed: those of all these channels are
+  // neighbours. Channels that fill up have zeros. REQUIRES: has_panels().
+  const uint16_t* panel(size_t output) const { return panels_.data() + output * depth_; }
+  size_t panel_width(size_t output) const;
 
  private:
   // Lets tiles multiply parts, if they can.
@@ -109,8 +116,9 @@ class ConvolutionWeights {
   // Returns whether tiles multiply the weight faster than vectors would.
   bool IsQuickInTiles() const;
   void Arrange(const formats::ConvolutionFormats& formats, ThreadPool& pool);
-  // Returns whether sums in parts are faster with vectors of output channels.
-  bool IsQuickInPanels() const;
+  void ArrangeTaps();
+  // Returns whether sums in parts are faster with vectors of output channels, and panels hold them.
+  bool FitsPanels() const;
   void ArrangePanels();
   // Takes an output channel apart, whose values lie channel after channel.
   void TakeOutput(const formats::BlockUnits& rule, size_t output, const float* values);
@@ -127,8 +135,9 @@ class ConvolutionWeights {
   std::vector<int32_t> pieces_, starts_;
   std::vector<float> units_, values_;
   std::vector<Factor> factors_;
-  std::vector<size_t> part_ends_;
-  AlignedVector<float> panels_;
+  std::vector<size_t> part_sizes_;
+  AlignedVector<float> taps_;
+  AlignedVector<uint16_t> panels_;
   size_t tile_depth_ = 0;
   uint8_t least_tile_column_ = kLeastTileColumn;
   AlignedVector<uint16_t> tiles_;

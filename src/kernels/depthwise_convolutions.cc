@@ -142,10 +142,11 @@ void DepthwiseConvolution::RunSpan(size_t image, size_t channel, size_t count, s
         rows.read[i] = rows.At(group, read % ring_);
       }
       const size_t first = channel + group * kPanelColumns;
-      sums.taps = weights_.panel(first);
+      sums.taps = weights_.taps(first);
       sums.rows = rows.read.data();
       FinishTask finish;
       finish.sums = sums.sums;
+      finish.pitch = kPanelColumns;
       finish.count = sums.num_rows * out_width_;
       finish.channels = std::min(kPanelColumns, count - group * kPanelColumns);
       finish.output = &output_;

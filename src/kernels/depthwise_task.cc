@@ -64,7 +64,7 @@ void FinishSums(const FinishTask& task) {
       VF vectors[kLanes];
       for (size_t i = 0; i < kLanes; ++i) {
         const size_t position = p + std::min(i, count - 1);
-        vectors[i] = hn::Load(kDf, task.sums + position * kPanelColumns + part * kLanes);
+        vectors[i] = hn::Load(kDf, task.sums + position * task.pitch + part * kLanes);
       }
       Transpose(kDf, vectors);
       const size_t channels = std::min(kLanes, task.channels - part * kLanes);

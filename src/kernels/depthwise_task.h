@@ -21,7 +21,8 @@ struct SpreadTask {
 
 // The sums of neighbouring positions of some channels, and the planes that they go to.
 struct FinishTask {
-  const float* sums = nullptr;  // [count][kPanelColumns]
+  const float* sums = nullptr;  // [count][pitch], of which each begins with the channels
+  size_t pitch = 0;
   size_t count = 0;
   size_t channels = 0;  // at most kPanelColumns
   const ConvolutionOutput* output = nullptr;
