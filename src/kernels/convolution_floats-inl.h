@@ -89,29 +89,48 @@ void FloatStrip(const ConvolutionTask& task, size_t output, size_t at, size_t ve
   if (vectors > 0) SumFloats<kOutputs, 1>(task, output, from, target);
 }
 
-// All output channels read a strip before the next one, so that it stays in the cache.
-void ConvolveFloats(const ConvolutionTask& task) {
+// Sums and writes strips [begin, end) of a tile, whose runs are [run, last), for kOutputs output
+// channels of one group.
+template <size_t kOutputs>
+void FloatStrips(const ConvolutionTask& task, size_t output, size_t begin, size_t end,
+                 const PlaneGrid::Run* run, const PlaneGrid::Run* last) {
   const ConvolutionTile& tile = *task.tile;
-  const auto in_group = static_cast<size_t>(task.weights->shape().outputs_of_group());
-  HWY_ALIGN float sums[kChainRows * kStripPositions + kLanes];
-  const PlaneGrid::Run* run = tile.runs.data();
-  const PlaneGrid::Run* const last = run + tile.runs.size();
-  for (size_t strip = tile.begin; strip < tile.end; strip += kStripPositions) {
+  HWY_ALIGN float sums[kOutputs * kStripPositions + kLanes];
+  for (size_t strip = begin; strip < end; strip += kStripPositions) {
     const PlaneGrid::Run* next = run;
     while (next != last && next->position < strip + kStripPositions) ++next;
     if (next == run) continue;
     const size_t vectors = (std::min(kStripPositions, tile.end - strip) + kLanes - 1) / kLanes;
     const bool is_one_run = next == run + 1 && run->position == strip;
     const Target target = is_one_run ? Target{run->index, run->count, nullptr} : Target{0, 0, sums};
+    FloatStrip<kOutputs>(task, output, strip - tile.begin, vectors, target);
+    if (!is_one_run) FinishStrip(task, output, kOutputs, strip, run, next, sums);
+    run = next;
+  }
+}
+
+// All output channels read some strips before the next ones, so that these stay in the first-level
+// cache, and write long pieces of their planes if there are few channels to read.
+void ConvolveFloats(const ConvolutionTask& task) {
+  constexpr size_t kReadFloats = size_t{1} << 13;
+  const ConvolutionTile& tile = *task.tile;
+  const auto in_group = static_cast<size_t>(task.weights->shape().outputs_of_group());
+  const auto channels = static_cast<size_t>(task.weights->shape().channels_of_group());
+  const size_t strips = std::max<size_t>(1, kReadFloats / (channels * kStripPositions));
+  const PlaneGrid::Run* run = tile.runs.data();
+  const PlaneGrid::Run* const last = run + tile.runs.size();
+  for (size_t begin = tile.begin; begin < tile.end; begin += strips * kStripPositions) {
+    const size_t end = std::min(begin + strips * kStripPositions, tile.end);
+    const PlaneGrid::Run* next = run;
+    while (next != last && next->position < end) ++next;
     for (size_t output = task.output_begin; output < task.output_end;) {
       // Outputs of one group read the same values.
       const size_t left = std::min(task.output_end, (output / in_group + 1) * in_group) - output;
       const size_t count = left >= kChainRows ? kChainRows : left >= 2 ? 2 : 1;
-      const auto sum_strip = count == kChainRows ? FloatStrip<kChainRows>
-                             : count == 2        ? FloatStrip<2>
-                                                 : FloatStrip<1>;
-      sum_strip(task, output, strip - tile.begin, vectors, target);
-      if (!is_one_run) FinishStrip(task, output, count, strip, run, next, sums);
+      const auto sum_strips = count == kChainRows ? FloatStrips<kChainRows>
+                              : count == 2        ? FloatStrips<2>
+                                                  : FloatStrips<1>;
+      sum_strips(task, output, begin, end, run, next);
       output += count;
     }
     run = next;
