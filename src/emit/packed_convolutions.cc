@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -9,6 +10,7 @@
 #include "emit/portable_functions.h"
 #include "formats/block_convolutions.h"
 #include "kernels/block_products.h"
+#include "kernels/cpu_target.h"
 #include "ops/following_limits.h"
 #include "ops/quantizer_nodes.h"
 #include "weights/convolution_nodes.h"
@@ -201,6 +203,15 @@ bool HasFewPositions(const Model& model, const Node& convolution) {
   return num_positions < kVectorPositions;
 }
 
+// Returns whether kernels multiply floats faster than ONNX Runtime does behind a quantizer. Tiles
+// are several times as fast. Vectors are as fast as its own where a kernel has one position, and
+// quantize on the way (docs/benchmarks/products.md).
+bool IsQuickOfFloats(const ConvolutionShape& shape, formats::ProductSums sums) {
+  const std::string_view vectors = kernels::CurrentVectors();
+  const bool suits_vectors = sums == formats::ProductSums::kChain || shape.positions() == 1;
+  return kernels::HasTiles() || (suits_vectors && (vectors == "AVX3" || vectors == "AVX2"));
+}
+
 }  // namespace
 
 std::string WhyNoPackedConvolution(const Model& model, const Use& use, const PackedWeight& weight,
@@ -236,10 +247,8 @@ std::string WhyNoPackedConvolution(const Model& model, const Use& use, const Pac
   if (sums == formats::ProductSums::kChain) {
     if (std::string why = WhyTooManyFloats(shape, readers); !why.empty()) return why;
   }
-  // Tiles multiply parts several times as fast as vectors do (docs/benchmarks/products.md). Without
-  // them BF16 is fastest behind `optimize`, which needs all of its convolutions in ONNX Runtime.
-  const bool needs_tiles = sums == formats::ProductSums::kParts || !input.is_blocked();
-  if (needs_tiles && readers == plan::CodeReaders::kQuick && !kernels::HasTiles()) {
+  const bool is_of_floats = sums == formats::ProductSums::kParts || !input.is_blocked();
+  if (is_of_floats && readers == plan::CodeReaders::kQuick && !IsQuickOfFloats(shape, sums)) {
     return "ONNX Runtime's Conv is faster: its products are those of floats, and there is no AMX";
   }
   if (readers == plan::CodeReaders::kQuick && HasFewPositions(model, node)) {

@@ -138,6 +138,17 @@ def test_by_default_what_is_faster_as_floats_stays(preset, weight, attributes, s
     assert "Conv" not in operators(tmp_path / "q.onnx")
 
 
+@pytest.mark.parametrize("weight, attributes, stays", [((40, 64, 1, 1), {}, False), ((40, 64, 3, 3), {}, True), ((64, 1, 3, 3), {"group": 64}, False)])
+@pytest.mark.parametrize("preset", ["MXFP8E4M3", "BF16"])
+def test_without_tiles_large_kernels_of_floats_stay(preset, weight, attributes, stays, tmp_path, program, bitpress):
+    if not re.search(r"kernels: .*\bAVX2\b", bitpress.ok("doctor")):
+        pytest.skip("this processor has no AVX2")
+    save(tmp_path / "m.onnx", [conv(["x", "w", "b"], "y", **attributes)], {"w": weight, "b": weight[:1]}, {"x": ["N", 64, 9, 9]}, {"y": ["N", None, None, None]})
+    run = subprocess.run([program, "quantize", tmp_path / "m.onnx", "-o", tmp_path / "q.onnx", "--config", preset, "--verbose", "--check", "off"],
+                         env={**os.environ, "BITPRESS_KERNELS": "AVX2"}, capture_output=True, text=True, check=True)
+    assert ("Conv" in operators(tmp_path / "q.onnx")) == stays, run.stdout + run.stderr
+
+
 @pytest.mark.parametrize("weights, activations", [
     ("bfp(bits=13, block=32)", "bfp(bits=13, block=32)"), ("mxfp4_e2m1(block=16)", "mx6"), ("mx9", "mxint8(block=16)"),
     ("mx(bits=13, block=20, sub_block=4, shift_bits=2)", "bfp(bits=12, block=20)")])
