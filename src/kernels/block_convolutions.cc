@@ -142,9 +142,7 @@ void BlockConvolution::ShareTiles() {
   if (num_tiles_ >= kManyTiles || shape_.groups > 1) return;
   const bool is_in_tiles = weights_.has_codes() && weights_.form() == ColumnForm::kTiles;
   const auto outputs = static_cast<size_t>(shape_.outputs);
-  const size_t group = is_in_tiles             ? kTileRows
-                       : weights_.has_panels() ? kWidePanel
-                                               : kOutputGroup;
+  const size_t group = is_in_tiles ? kTileRows : weights_.has_panels() ? kWidePanel : kOutputGroup;
   outputs_per_chunk_ = std::max(kManyTiles, RoundUp(CeilDivide(outputs, kManyTiles), group));
   chunks_ = CeilDivide(outputs, outputs_per_chunk_);
   for (size_t i = 0; i < num_tiles_; ++i) {
