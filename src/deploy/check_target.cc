@@ -14,6 +14,7 @@
 #include "base/error.h"
 #include "base/scratch_folder.h"
 #include "base/thread_pool.h"
+#include "graph/clean_up.h"
 #include "graph/model.h"
 #include "graph/stored_bytes.h"
 #include "ops/integer_operators.h"
@@ -258,19 +259,30 @@ size_t NumComparedRuns(const std::vector<Tensor>& outputs, size_t num_samples) {
 // The written model in ONNX Runtime, and what it gave.
 struct WrittenRuns {
   std::optional<runtime::Session> session;
-  std::vector<Tensor> made_up;                 // the sample, if none was given
-  std::vector<std::vector<Tensor>> outputs;    // of the samples
-  std::vector<std::vector<OperatorRun>> runs;  // of the first sample, none without a profile
+  std::vector<Tensor> made_up;               // the sample, if none was given
+  std::vector<std::vector<Tensor>> outputs;  // of the samples
+  // The repeated runs of the first sample, for the times of layers; there may be none.
+  std::vector<std::vector<OperatorRun>> repeated;
 };
+
+using Clock = std::chrono::steady_clock;
+using Seconds = std::chrono::duration<double>;
 
 // Runs a model a few times more, so that the shortest of its runs is little disturbed.
 void Repeat(runtime::Session& session, const std::vector<Tensor>& inputs) {
   constexpr size_t kRuns = 7;
-  constexpr std::chrono::duration<double> kTime(0.3);
-  const auto start = std::chrono::steady_clock::now();
-  for (size_t i = 0; i < kRuns && std::chrono::steady_clock::now() - start < kTime; ++i) {
-    session.Run(inputs);
-  }
+  constexpr Seconds kTime(0.3);
+  const auto start = Clock::now();
+  for (size_t i = 0; i < kRuns && Clock::now() - start < kTime; ++i) session.Run(inputs);
+}
+
+// Returns whether the profile of several runs stays small: a loop may run its body very often.
+bool HasSmallProfile(const Model& model) {
+  constexpr size_t kMostNodes = 5000;
+  const std::vector<Node> nodes = model.AllNodes();
+  return nodes.size() <= kMostNodes && std::ranges::none_of(nodes, [](const Node& node) {
+           return node.op_type() == "Loop" || node.op_type() == "Scan";
+         });
 }
 
 // Returns the runs of a session with a profile; none if that is very large, as a loop of very many
@@ -368,16 +380,25 @@ class TargetCheck {
 
   void Run() {
     Begin("running the model");
+    const auto start = Clock::now();
     runs_.outputs.push_back(samples_.empty() ? RunMadeUp() : runs_.session->Run(FirstInputs()));
-    if (graph_) {
-      if (!options_.given.empty()) Repeat(*runs_.session, FirstInputs());
-      runs_.runs = EndRuns(*runs_.session);
-      if (!runs_.runs.empty()) report_.work = CountWork(*graph_, runs_.runs.front());
-    }
+    if (graph_) EndProfile(Clock::now() - start);
     const size_t num_runs = NumComparedRuns(runs_.outputs[0], samples_.size());
     for (size_t i = 1; i < num_runs; ++i) runs_.outputs.push_back(runs_.session->Run(samples_[i]));
     report_.is_run = true;
     if (graph_) SimulateOther();
+  }
+
+  // Reads the profile of the first run, and of some more if layers are to be compared.
+  void EndProfile(Seconds first_run) {
+    constexpr Seconds kMost(3);  // with which layers are compared
+    const bool repeats = !options_.given.empty() && first_run < kMost && HasSmallProfile(*graph_);
+    if (repeats) Repeat(*runs_.session, FirstInputs());
+    std::vector<std::vector<OperatorRun>> runs = EndRuns(*runs_.session);
+    if (runs.empty()) return;
+    report_.work = CountWork(*graph_, runs.front());
+    runs.erase(runs.begin());  // it brought the model's data into the caches
+    if (repeats) runs_.repeated = std::move(runs);
   }
 
   // Runs a made-up sample. A photo of one pixel ends in a convolution that needs more of them, so
@@ -449,24 +470,39 @@ class TargetCheck {
     }
   }
 
-  // Opens the given model, and compares the times of layers if both models have a profile.
+  // Opens the given model, and compares the times of layers if both models can be profiled.
   runtime::Session OpenGiven(const std::vector<runtime::ValueDescription>& written_inputs) {
-    constexpr uint64_t kMostBytes = uint64_t{1} << 30;  // which a temporary file takes
-    if (!runs_.runs.empty() && graph::StoredBytes(options_.given) <= kMostBytes) {
+    constexpr uint64_t kMostBytes = uint64_t{1} << 28;  // which temporary files take
+    if (!runs_.repeated.empty() && graph::StoredBytes(options_.given) <= kMostBytes) {
       try {
-        const std::filesystem::path optimized = folder_.path() / "given.onnx";
-        runtime::OptimizeAs(runtime::Optimization::kAll, options_.given, optimized);
-        runtime::Session given = OpenOptimized(optimized);
-        Repeat(given, AsRead(given, FirstInputs(), written_inputs));
-        const LayerMap layers(Model::Load(options_.given));
-        report_.layers = layers.Compare(layers.SecondsOf(*graph_, runs_.runs),
-                                        layers.SecondsOf(Model::Load(optimized), EndRuns(given)));
-        return given;
+        return CompareLayers(written_inputs);
       } catch (const Error& error) {
         if (error.code() == ErrorCode::kIo) throw;
+      } catch (const std::bad_alloc&) {  // the model alone may fit
       }
     }
     return runtime::Session(options_.given, {});
+  }
+
+  runtime::Session CompareLayers(const std::vector<runtime::ValueDescription>& written_inputs) {
+    Model model = Model::Load(options_.given);
+    std::filesystem::path named = options_.given;
+    if (graph::NameNodes(model) > 0) {  // or the profile would not tell them apart
+      named = folder_.path() / "named.onnx";
+      model.Save(named);
+    }
+    const LayerMap layers(model);
+    const std::filesystem::path optimized = folder_.path() / "given.onnx";
+    runtime::OptimizeAs(runtime::Optimization::kAll, named, optimized);
+    runtime::Session given = OpenOptimized(optimized);
+    const std::vector<Tensor> inputs = AsRead(given, FirstInputs(), written_inputs);
+    given.Run(inputs);
+    Repeat(given, inputs);
+    std::vector<std::vector<OperatorRun>> runs = EndRuns(given);
+    if (!runs.empty()) runs.erase(runs.begin());  // as of the written model
+    report_.layers = layers.Compare(layers.SecondsOf(*graph_, runs_.repeated),
+                                    layers.SecondsOf(Model::Load(optimized), runs));
+    return given;
   }
 
   std::filesystem::path model_;

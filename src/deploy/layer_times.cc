@@ -41,6 +41,22 @@ std::string_view GivenName(std::string_view name) {
   return name;
 }
 
+// Return the values that a node reads and gives, without those that it leaves out.
+std::vector<std::string> InputsOf(const Node& node) {
+  std::vector<std::string> values;
+  for (size_t i = 0; i < node.num_inputs(); ++i) {
+    if (!node.input(i).empty()) values.push_back(node.input(i));
+  }
+  return values;
+}
+std::vector<std::string> OutputsOf(const Node& node) {
+  std::vector<std::string> values;
+  for (size_t i = 0; i < node.num_outputs(); ++i) {
+    if (!node.output(i).empty()) values.push_back(node.output(i));
+  }
+  return values;
+}
+
 }  // namespace
 
 LayerMap::LayerMap(const graph::Model& given) {
@@ -48,17 +64,17 @@ LayerMap::LayerMap(const graph::Model& given) {
     int layer = kNone;
     if (ops::TraitsOf(node).takes_most_time() && !node.HasSubgraph()) {
       layer = static_cast<int>(layers_.size());
-      layers_.push_back({node.name().empty() ? node.output(0) : node.name(), node.op_type()});
+      layers_.push_back({node.name(), node.op_type()});
     } else {
       // A node that joins branches follows the layer that comes last.
-      for (size_t i = 0; i < node.num_inputs(); ++i) {
-        const auto found = values_.find(node.input(i));
+      for (const std::string& value : InputsOf(node)) {
+        const auto found = values_.find(value);
         if (found != values_.end()) layer = std::max(layer, found->second);
       }
     }
     if (layer == kNone) continue;
-    if (!node.name().empty()) nodes_.emplace(node.name(), layer);
-    for (size_t i = 0; i < node.num_outputs(); ++i) values_.emplace(node.output(i), layer);
+    nodes_.emplace(node.name(), layer);
+    for (const std::string& value : OutputsOf(node)) values_.emplace(value, layer);
   }
 }
 
@@ -67,8 +83,8 @@ int LayerMap::Find(const Node& node) const {
     if (const auto found = nodes_.find(name); found != nodes_.end()) return found->second;
     if (const auto found = values_.find(name); found != values_.end()) return found->second;
   }
-  for (size_t i = 0; i < node.num_outputs(); ++i) {
-    const auto found = values_.find(GivenName(node.output(i)));
+  for (const std::string& value : OutputsOf(node)) {
+    const auto found = values_.find(GivenName(value));
     if (found != values_.end()) return found->second;
   }
   return kNone;
@@ -83,20 +99,20 @@ std::vector<double> LayerMap::SecondsOf(const graph::Model& ran,
   // Others, such as quantizers, belong to the first layer that reads them, else to the one before.
   std::map<std::string, int> readers, producers;
   for (size_t n = nodes.size(); n-- > 0;) {
-    for (size_t i = 0; i < nodes[n].num_outputs() && layers[n] == kNone; ++i) {
-      const auto found = readers.find(nodes[n].output(i));
-      if (found != readers.end()) layers[n] = found->second;
+    for (const std::string& value : OutputsOf(nodes[n])) {
+      const auto found = readers.find(value);
+      if (layers[n] == kNone && found != readers.end()) layers[n] = found->second;
     }
     if (layers[n] == kNone) continue;
-    for (size_t i = 0; i < nodes[n].num_inputs(); ++i) readers[nodes[n].input(i)] = layers[n];
+    for (const std::string& value : InputsOf(nodes[n])) readers[value] = layers[n];
   }
   std::vector<double> seconds(layers_.size());
   for (size_t n = 0; n < nodes.size(); ++n) {
-    for (size_t i = 0; i < nodes[n].num_inputs() && layers[n] == kNone; ++i) {
-      const auto found = producers.find(nodes[n].input(i));
-      if (found != producers.end()) layers[n] = found->second;
+    for (const std::string& value : InputsOf(nodes[n])) {
+      const auto found = producers.find(value);
+      if (layers[n] == kNone && found != producers.end()) layers[n] = found->second;
     }
-    for (size_t i = 0; i < nodes[n].num_outputs(); ++i) producers[nodes[n].output(i)] = layers[n];
+    for (const std::string& value : OutputsOf(nodes[n])) producers[value] = layers[n];
     const auto time = shortest.find(nodes[n].name());
     if (layers[n] == kNone || time == shortest.end() || nodes[n].HasSubgraph()) continue;
     seconds[static_cast<size_t>(layers[n])] += time->second;

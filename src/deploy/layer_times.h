@@ -24,7 +24,8 @@ struct LayerTime {
 constexpr auto FieldsOf(const LayerTime*) {
   return std::tuple(
       Field{"name", &LayerTime::name,
-            "The name of the node in the given model, or of its first output if it has none."},
+            "The name of the node in the given model, or of its first output if it has none, or if "
+            "another node has that name."},
       Field{"op_type", &LayerTime::op_type, "The operator in the given model."},
       Field{"seconds", &LayerTime::seconds,
             "The shortest run of the written model's operators for this layer, quantizers and "
@@ -36,10 +37,12 @@ constexpr auto FieldsOf(const LayerTime*) {
 // form of it.
 class LayerMap {
  public:
+  // REQUIRES: each node has a name of its own (graph::NameNodes).
   explicit LayerMap(const graph::Model& given);
 
   // Returns the seconds of each layer that ran, in the order of the layers; 0 for one that did not.
-  // `ran` is the graph whose nodes the runs name. The shortest run of each node counts.
+  // `ran` is the graph whose nodes the runs name, each of them once. The shortest run of each node
+  // counts.
   std::vector<double> SecondsOf(const graph::Model& ran,
                                 const std::vector<std::vector<OperatorRun>>& runs) const;
 

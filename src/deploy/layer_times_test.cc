@@ -5,6 +5,8 @@
 
 #include <array>
 
+#include "graph/clean_up.h"
+
 namespace bitpress::deploy {
 namespace {
 
@@ -30,13 +32,15 @@ graph::Model ModelOf(const std::vector<NodeText>& nodes) {
   return model;
 }
 
-// stem -> Clip -> expand -> Add of both -> head
+// stem -> Clip -> expand -> Add of both -> head, which reads no third input
 graph::Model Given() {
-  return ModelOf({{"stem", "Conv", {"x", "w"}, "a"},
-                  {"clip", "Clip", {"a"}, "b"},
-                  {"", "Conv", {"b", "w"}, "c"},
-                  {"add", "Add", {"c", "b"}, "d"},
-                  {"head", "MatMul", {"d", "w"}, "e"}});
+  graph::Model model = ModelOf({{"stem", "Conv", {"x", "w"}, "a"},
+                                {"clip", "Clip", {"a"}, "b"},
+                                {"", "Conv", {"b", "w"}, "c"},
+                                {"add", "Add", {"c", "b"}, "d"},
+                                {"head", "MatMul", {"d", "w", ""}, "e"}});
+  graph::NameNodes(model);
+  return model;
 }
 
 constexpr const char* kLayout = "com.microsoft.nchwc";
@@ -82,6 +86,16 @@ TEST(LayerTimes, AddUpWhatBelongsToALayer) {
   EXPECT_EQ(compared[0].given_seconds, 2.5);
   EXPECT_EQ(compared[1].name, "head");
   EXPECT_EQ(compared[2].name, "stem");
+}
+
+TEST(LayerTimes, ValuesThatAreLeftOutAreNoValues) {
+  graph::Model model =
+      ModelOf({{"a", "Conv", {"x", "w"}, "a"}, {"b", "Clip", {"a", "", "w"}, "b"}});
+  model.InsertNode({"lstm", "LSTM", "", {"b", "w", "w"}, {"", "h"}, {}}, model.Nodes().back());
+  model.InsertNode({"c", "Clip", "", {"a", "", "w"}, {"c"}, {}}, model.Nodes().back());
+  const LayerMap layers(model);
+  EXPECT_THAT(layers.SecondsOf(model, {{{"a", {}, {}, 1}, {"lstm", {}, {}, 2}, {"c", {}, {}, 4}}}),
+              ElementsAre(5, 2));
 }
 
 TEST(LayerTimes, LayersThatDidNotRunAreLeftOut) {

@@ -1,8 +1,8 @@
 #include "deploy/run_profile.h"
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <string_view>
-#include <utility>
 
 #include "base/atomic_file.h"
 #include "base/error.h"
@@ -24,17 +24,24 @@ std::vector<std::vector<OperatorRun>> ReadProfile(const std::filesystem::path& p
   if (!events.is_array()) Fail(ErrorCode::kRuntime, "the profile of ONNX Runtime is no JSON array");
   constexpr std::string_view kEnd = "_kernel_time";
   std::vector<std::vector<OperatorRun>> runs;
-  std::vector<OperatorRun> run;
   try {
+    // Events stand in the order in which they began, or in which they ended.
+    std::vector<double> begins;
+    for (const nlohmann::json& event : events) {
+      if (event.value("name", "") == "model_run") begins.push_back(event.value("ts", 0.0));
+    }
+    std::ranges::sort(begins);
+    runs.resize(begins.size());
     for (const nlohmann::json& event : events) {
       const std::string name = event.value("name", "");
-      if (name == "model_run") runs.push_back(std::exchange(run, {}));
       if (event.value("cat", "") != "Node" || !name.ends_with(kEnd)) continue;
+      const auto behind = std::ranges::upper_bound(begins, event.value("ts", 0.0));
+      if (behind == begins.begin()) continue;  // no run
       const nlohmann::json& args = event.at("args");
       constexpr double kMicrosecond = 1e-6;
-      run.push_back({name.substr(0, name.size() - kEnd.size()),
-                     FirstShape(args, "input_type_shape"), FirstShape(args, "output_type_shape"),
-                     kMicrosecond * event.value("dur", 0.0)});
+      runs[static_cast<size_t>(behind - begins.begin()) - 1].push_back(
+          {name.substr(0, name.size() - kEnd.size()), FirstShape(args, "input_type_shape"),
+           FirstShape(args, "output_type_shape"), kMicrosecond * event.value("dur", 0.0)});
     }
   } catch (const std::exception& error) {
     Fail(ErrorCode::kRuntime, "the profile of ONNX Runtime cannot be read: {}", error.what());

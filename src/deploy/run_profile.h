@@ -16,7 +16,7 @@ struct OperatorRun {
   double seconds = 0;
 };
 
-// Returns the operators of each run, in the order in which they ended. `profile` is what
+// Returns the operators of each run, in the order of the file. `profile` is what
 // Session::EndProfile gave. Throws Error(kRuntime) if it cannot be read.
 std::vector<std::vector<OperatorRun>> ReadProfile(const std::filesystem::path& profile);
 

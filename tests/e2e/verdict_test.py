@@ -45,13 +45,14 @@ def test_times_of_layers(tmp_path, bitpress):
     rng = np.random.default_rng(5)
     weights = {"w": rng.standard_normal((64, 16, 3, 3)).astype(np.float32), "v": rng.standard_normal((64, 1, 1, 1)).astype(np.float32)}
     nodes = [helper.make_node("Conv", ["x", "w"], ["a"], "first", pads=[1, 1, 1, 1]), helper.make_node("Relu", ["a"], ["b"], "relu"),
-             helper.make_node("Conv", ["b", "v"], ["y"], "", group=64)]
+             helper.make_node("Conv", ["b", "v"], ["c"], "", group=64), helper.make_node("MatMul", ["c", "u"], ["y"])]
+    weights["u"] = rng.standard_normal((32, 32)).astype(np.float32)
     model = save(make_model(nodes, [("x", [1, 16, 32, 32])], [("y", [1, 64, 32, 32])], weights), tmp_path / "m.onnx")
     samples = save_noise(tmp_path / "samples", (1, 16, 32, 32), 4)
     for config in ("INT8", "MX6", "BF16", "FP16", "XINT8"):
         verdict_of(bitpress, tmp_path, model, "--config", config, "--data", samples)
         layers = json.loads((tmp_path / "report.json").read_text())["check"]["layers"]
-        assert {(layer["name"], layer["op_type"]) for layer in layers} == {("first", "Conv"), ("y", "Conv")}, config
+        assert {(layer["name"], layer["op_type"]) for layer in layers} == {("first", "Conv"), ("c", "Conv"), ("y", "MatMul")}, config
         assert all(layer["seconds"] > 0 and layer["given_seconds"] > 0 for layer in layers), config
         losses = [layer["seconds"] - layer["given_seconds"] for layer in layers]
         assert losses == sorted(losses, reverse=True)
