@@ -205,7 +205,8 @@ bool HasFewPositions(const Model& model, const Node& convolution) {
 
 // Returns whether kernels multiply floats faster than ONNX Runtime does behind a quantizer. Tiles
 // are several times as fast. Vectors are as fast as its own where a kernel has one position, and
-// quantize on the way (docs/benchmarks/products.md).
+// quantize on the way (docs/benchmarks/products.md). So they are for sums of few channels, which
+// are chains: depthwise and first layers.
 bool IsQuickOfFloats(const ConvolutionShape& shape, formats::ProductSums sums) {
   const std::string_view vectors = kernels::CurrentVectors();
   const bool suits_vectors = sums == formats::ProductSums::kChain || shape.positions() == 1;

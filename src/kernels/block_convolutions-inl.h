@@ -186,10 +186,11 @@ void WholeTask(const ConvolutionTask& task) {
 
 void ConvolveWhole(const ConvolutionTask& task) {
   if (task.weights->form() == ColumnForm::kWords) {
-    if (kHasDot && !kIsArm && task.weights->pieces_per_block() == 8) {
-      return WholeTask<false, UsualPieces(8)>(task);
+    if constexpr (!kHasDot || !kIsArm) {  // Arm has no dot products of words
+      const bool is_usual = kHasDot && task.weights->pieces_per_block() == 8;
+      is_usual ? WholeTask<false, UsualPieces(8)>(task) : WholeTask<false, 0>(task);
     }
-    return WholeTask<false, 0>(task);
+    return;
   }
   if (task.blocks->size() == 1) return WholeTask<true, kOneBlock>(task);
   switch (task.weights->pieces_per_block()) {

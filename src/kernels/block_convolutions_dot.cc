@@ -1,4 +1,5 @@
-// Convolutions in blocks with the processors' dot products of bytes.
+// Convolutions in blocks with the processors' dot products of bytes, and of words where they have
+// them.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/block_convolutions_dot.cc"
 #include <hwy/foreach_target.h>

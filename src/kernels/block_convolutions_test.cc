@@ -201,7 +201,8 @@ TEST_P(BlockConvolutionsInFormats, EqualTheReferenceInPanels) {
   unusual.pads_begin = {2, 0};
   unusual.pads_end = {0, 3};
   ConvolutionShape long_rows{1, 33, 32, 1, {1, 301}, {1, 3}};
-  for (const ConvolutionShape& shape : {whole, padded, unusual, long_rows}) {
+  ConvolutionShape many_tiles{9, 170, 47, 1, {30, 30}, {1, 1}};
+  for (const ConvolutionShape& shape : {whole, padded, unusual, long_rows, many_tiles}) {
     for (const WeightBlocks blocks : {WeightBlocks::kAlongChannels, WeightBlocks::kAlongAll}) {
       CheckConvolution(formats, shape, blocks, 3);
     }
@@ -223,6 +224,10 @@ void CheckTiles(const char* name) {
 
 TEST(WholeBlockConvolutions, EqualTheReferenceInSeveralTiles) {
   for (const char* const name : {"mxint8", "mx6", "mx9"}) CheckTiles(name);
+}
+
+TEST(BlockConvolutions, EqualTheReferenceInSeveralTilesOfFloats) {
+  for (const char* const name : {"mxfp8_e4m3", "bf16"}) CheckTiles(name);
 }
 
 void CheckKernelsForEachChannel(std::initializer_list<const char*> names) {

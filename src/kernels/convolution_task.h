@@ -74,7 +74,7 @@ using ConvolutionKernel = void (*)(const ConvolutionTask&);
 void ConvolveCodesPortably(const ConvolutionTask& task);
 void ConvolveFloatsPortably(const ConvolutionTask& task);
 
-// The version that uses dot products of bytes, for a target by its index in kTargetNames, or null.
+// The version that uses dot products, for a target by its index in kTargetNames, or null.
 ConvolutionKernel DotConvolutionKernel(size_t target);
 
 // The version for columns in the form of tiles, or null if this build has none.

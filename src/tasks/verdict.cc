@@ -275,7 +275,9 @@ void WarnOfSpeed(const QuantizeReport& report, std::vector<Warning>& warnings) {
   const auto remedy = [&]() -> std::string {
     if (report.rewritten.narrowed) return RemedyOfHalf(*report.rewritten.narrowed);
     if (HasRoundedConvolutions(report)) {
-      return "bitpress optimize writes a file for processors like this one, without the "
+      // Operators of ours keep conversions of layout around them.
+      return std::string(report.transform.native.num_nodes > 0 ? "with target=portable, " : "") +
+             "bitpress optimize writes a file for processors like this one, without the "
              "conversions of layout around quantizers, which take most of the difference; weights "
              "alone (activations=none) compute in float";
     }

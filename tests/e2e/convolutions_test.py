@@ -119,6 +119,7 @@ def test_one(preset, weight, attributes, shape, tmp_path, bitpress, sessions):
     ("MXFP8E4M3", (40, 64, 1, 1), {}, (64, 9, 9), "its products are those of floats, and there is no AMX"),
     ("MXFP8E4M3", (40, 3, 3, 3), {}, (3, 9, 9), ""),
     ("MXFP8E4M3", (64, 1, 3, 3), {"group": 64}, (64, 9, 9), ""),
+    ("BF16", (40, 3, 3, 3), {}, (3, 9, 9), "its products are those of floats, and there is no AMX"),
     ("BF16", (64, 1, 3, 3), {"group": 64}, (64, 9, 9), "its products are those of floats, and there is no AMX"),
     ("MXINT8", (40, 1, 100), {}, (1, 200), "its products are those of floats")])
 def test_by_default_what_is_faster_as_floats_stays(preset, weight, attributes, shape, reason, tmp_path, program, bitpress):
