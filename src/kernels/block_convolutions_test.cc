@@ -201,8 +201,7 @@ TEST_P(BlockConvolutionsInFormats, EqualTheReferenceInPanels) {
   unusual.pads_begin = {2, 0};
   unusual.pads_end = {0, 3};
   ConvolutionShape long_rows{1, 33, 32, 1, {1, 301}, {1, 3}};
-  ConvolutionShape many_tiles{9, 170, 47, 1, {30, 30}, {1, 1}};
-  for (const ConvolutionShape& shape : {whole, padded, unusual, long_rows, many_tiles}) {
+  for (const ConvolutionShape& shape : {whole, padded, unusual, long_rows}) {
     for (const WeightBlocks blocks : {WeightBlocks::kAlongChannels, WeightBlocks::kAlongAll}) {
       CheckConvolution(formats, shape, blocks, 3);
     }
@@ -227,7 +226,11 @@ TEST(WholeBlockConvolutions, EqualTheReferenceInSeveralTiles) {
 }
 
 TEST(BlockConvolutions, EqualTheReferenceInSeveralTilesOfFloats) {
-  for (const char* const name : {"mxfp8_e4m3", "bf16"}) CheckTiles(name);
+  const ConvolutionShape in_panels{9, 70, 47, 1, {30, 30}, {1, 1}};
+  for (const char* const name : {"mxfp8_e4m3", "bf16"}) {
+    CheckTiles(name);
+    CheckConvolution({FindFormat(name), FindFormat(name)}, in_panels, WeightBlocks::kAlongChannels);
+  }
 }
 
 void CheckKernelsForEachChannel(std::initializer_list<const char*> names) {
