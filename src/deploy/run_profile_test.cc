@@ -57,7 +57,8 @@ TEST(ReadProfile, DividesRunsByTheirTime) {
 TEST(ReadProfile, RefusesOtherFiles) {
   EXPECT_THROW(Read("{}"), Error);
   EXPECT_THROW(Read("["), Error);
-  EXPECT_THROW(Read("[" + RunOf(1, 2) + R"(,{"cat":"Node","name":"a_kernel_time","ts":1}])"), Error);
+  EXPECT_THROW(Read("[" + RunOf(1, 2) + R"(,{"cat":"Node","name":"a_kernel_time","ts":1}])"),
+               Error);
 }
 
 }  // namespace
