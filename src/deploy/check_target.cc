@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <chrono>
 #include <cmath>
 #include <new>
 #include <optional>
@@ -12,6 +11,7 @@
 
 #include "base/available_memory.h"
 #include "base/error.h"
+#include "base/run_clock.h"
 #include "base/scratch_folder.h"
 #include "base/thread_pool.h"
 #include "graph/clean_up.h"
@@ -265,15 +265,13 @@ struct WrittenRuns {
   std::vector<std::vector<OperatorRun>> repeated;
 };
 
-using Clock = std::chrono::steady_clock;
-using Seconds = std::chrono::duration<double>;
-
 // Runs a model a few times more, so that the shortest of its runs is little disturbed.
 void Repeat(runtime::Session& session, const std::vector<Tensor>& inputs) {
   constexpr size_t kRuns = 7;
-  constexpr Seconds kTime(0.3);
-  const auto start = Clock::now();
-  for (size_t i = 0; i < kRuns && Clock::now() - start < kTime; ++i) session.Run(inputs);
+  constexpr double kSeconds = 0.3;
+  const RunClock clock(/*is_one_thread=*/false);
+  const double start = clock.Seconds();
+  for (size_t i = 0; i < kRuns && clock.Seconds() - start < kSeconds; ++i) session.Run(inputs);
 }
 
 // Returns whether the profile of several runs stays small: a loop may run its body very often.
@@ -380,9 +378,10 @@ class TargetCheck {
 
   void Run() {
     Begin("running the model");
-    const auto start = Clock::now();
+    const RunClock clock(/*is_one_thread=*/false);
+    const double start = clock.Seconds();
     runs_.outputs.push_back(samples_.empty() ? RunMadeUp() : runs_.session->Run(FirstInputs()));
-    if (graph_) EndProfile(Clock::now() - start);
+    if (graph_) EndProfile(clock.Seconds() - start);
     const size_t num_runs = NumComparedRuns(runs_.outputs[0], samples_.size());
     for (size_t i = 1; i < num_runs; ++i) runs_.outputs.push_back(runs_.session->Run(samples_[i]));
     report_.is_run = true;
@@ -390,9 +389,10 @@ class TargetCheck {
   }
 
   // Reads the profile of the first run, and of some more if layers are to be compared.
-  void EndProfile(Seconds first_run) {
-    constexpr Seconds kMost(3);  // with which layers are compared
-    const bool repeats = !options_.given.empty() && first_run < kMost && HasSmallProfile(*graph_);
+  void EndProfile(double first_seconds) {
+    constexpr double kMost = 3;  // with which layers are compared
+    const bool repeats =
+        !options_.given.empty() && first_seconds < kMost && HasSmallProfile(*graph_);
     if (repeats) Repeat(*runs_.session, FirstInputs());
     std::vector<std::vector<OperatorRun>> runs = EndRuns(*runs_.session);
     if (runs.empty()) return;

@@ -1,7 +1,6 @@
 #include "deploy/layer_times.h"
 
 #include <algorithm>
-#include <cctype>
 #include <string_view>
 
 #include "ops/operator_traits.h"
@@ -57,6 +56,16 @@ std::vector<std::string> OutputsOf(const Node& node) {
   return values;
 }
 
+using LayersByValue = std::map<std::string, int, std::less<>>;
+
+// Returns the layer of the first value that has one, or kNone.
+int FirstLayer(const LayersByValue& layers, const std::vector<std::string>& values) {
+  for (const std::string& value : values) {
+    if (const auto found = layers.find(value); found != layers.end()) return found->second;
+  }
+  return kNone;
+}
+
 }  // namespace
 
 LayerMap::LayerMap(const graph::Model& given) {
@@ -97,24 +106,19 @@ std::vector<double> LayerMap::SecondsOf(const graph::Model& ran,
   std::vector<int> layers;
   for (const Node& node : nodes) layers.push_back(Find(node));
   // Others, such as quantizers, belong to the first layer that reads them, else to the one before.
-  std::map<std::string, int> readers, producers;
+  LayersByValue readers, producers;
   for (size_t n = nodes.size(); n-- > 0;) {
-    for (const std::string& value : OutputsOf(nodes[n])) {
-      const auto found = readers.find(value);
-      if (layers[n] == kNone && found != readers.end()) layers[n] = found->second;
-    }
+    if (layers[n] == kNone) layers[n] = FirstLayer(readers, OutputsOf(nodes[n]));
     if (layers[n] == kNone) continue;
     for (const std::string& value : InputsOf(nodes[n])) readers[value] = layers[n];
   }
   std::vector<double> seconds(layers_.size());
   for (size_t n = 0; n < nodes.size(); ++n) {
-    for (const std::string& value : InputsOf(nodes[n])) {
-      const auto found = producers.find(value);
-      if (layers[n] == kNone && found != producers.end()) layers[n] = found->second;
-    }
+    if (layers[n] == kNone) layers[n] = FirstLayer(producers, InputsOf(nodes[n]));
+    if (layers[n] == kNone) continue;
     for (const std::string& value : OutputsOf(nodes[n])) producers[value] = layers[n];
     const auto time = shortest.find(nodes[n].name());
-    if (layers[n] == kNone || time == shortest.end() || nodes[n].HasSubgraph()) continue;
+    if (time == shortest.end() || nodes[n].HasSubgraph()) continue;
     seconds[static_cast<size_t>(layers[n])] += time->second;
   }
   return seconds;

@@ -1,4 +1,4 @@
-// What ONNX Runtime's profile says of the runs of a model.
+// Reads ONNX Runtime's profile of the runs of a model.
 #pragma once
 
 #include <cstdint>

@@ -131,17 +131,22 @@ void PrintTo(const FormatNames& names, std::ostream* out) {
   *out << names.weight << " of " << names.input;
 }
 
+// Returns a shape with strides, dilations and pads that differ.
+ConvolutionShape UnusualShape(int64_t channels, int64_t outputs) {
+  ConvolutionShape shape{2, channels, outputs, 1, {11, 23}, {3, 2}};
+  shape.strides = {2, 3};
+  shape.dilations = {2, 2};
+  shape.pads_begin = {2, 0};
+  shape.pads_end = {0, 3};
+  return shape;
+}
+
 class BlockConvolutionsInFormats : public testing::TestWithParam<FormatNames> {};
 
 TEST_P(BlockConvolutionsInFormats, EqualTheReference) {
   ConvolutionShape small{2, 70, 21, 1, {7, 9}, {1, 1}};
   ConvolutionShape square{1, 36, 9, 1, {9, 11}, {3, 3}};
   square.pads_begin = square.pads_end = {1, 1};
-  ConvolutionShape unusual{2, 20, 5, 1, {11, 23}, {3, 2}};
-  unusual.strides = {2, 3};
-  unusual.dilations = {2, 2};
-  unusual.pads_begin = {2, 0};
-  unusual.pads_end = {0, 3};
   ConvolutionShape grouped{2, 70, 70, 70, {12, 13}, {3, 3}};
   grouped.strides = {2, 2};
   grouped.pads_begin = grouped.pads_end = {1, 1};
@@ -152,7 +157,7 @@ TEST_P(BlockConvolutionsInFormats, EqualTheReference) {
   ConvolutionShape empty{0, 3, 8, 1, {5, 5}, {1, 1}};
   const ConvolutionFormats formats{FindFormat(GetParam().weight), FindFormat(GetParam().input)};
   for (const ConvolutionShape& shape :
-       {small, square, unusual, grouped, halved, few, triples, empty}) {
+       {small, square, UnusualShape(20, 5), grouped, halved, few, triples, empty}) {
     for (const WeightBlocks blocks : {WeightBlocks::kAlongChannels, WeightBlocks::kAlongAll}) {
       CheckConvolution(formats, shape, blocks);
     }
@@ -162,9 +167,7 @@ TEST_P(BlockConvolutionsInFormats, EqualTheReference) {
   ConvolutionShape deep{2, 100, 70, 1, {7, 9}, {1, 1}};
   ConvolutionShape padded{1, 36, 66, 1, {6, 7}, {3, 3}};
   padded.pads_begin = padded.pads_end = {1, 1};
-  unusual.channels = 40;
-  unusual.outputs = 65;
-  for (const ConvolutionShape& shape : {deep, padded, unusual}) {
+  for (const ConvolutionShape& shape : {deep, padded, UnusualShape(40, 65)}) {
     CheckConvolution(formats, shape, WeightBlocks::kAlongChannels, 1, /*are_close=*/true);
   }
 }
@@ -195,13 +198,8 @@ TEST_P(BlockConvolutionsInFormats, EqualTheReferenceInPanels) {
   ConvolutionShape whole{2, 170, 47, 1, {13, 17}, {1, 1}};
   ConvolutionShape padded{1, 36, 31, 1, {9, 20}, {3, 3}};
   padded.pads_begin = padded.pads_end = {1, 1};
-  ConvolutionShape unusual{2, 40, 16, 1, {11, 23}, {3, 2}};
-  unusual.strides = {2, 3};
-  unusual.dilations = {2, 2};
-  unusual.pads_begin = {2, 0};
-  unusual.pads_end = {0, 3};
   ConvolutionShape long_rows{1, 33, 32, 1, {1, 301}, {1, 3}};
-  for (const ConvolutionShape& shape : {whole, padded, unusual, long_rows}) {
+  for (const ConvolutionShape& shape : {whole, padded, UnusualShape(40, 16), long_rows}) {
     for (const WeightBlocks blocks : {WeightBlocks::kAlongChannels, WeightBlocks::kAlongAll}) {
       CheckConvolution(formats, shape, blocks, 3);
     }
