@@ -199,8 +199,9 @@ int Main(int argc, char** argv) {
     kernels::UseTarget(target);
     for (const bool has_dot : {true, false}) {
       kernels::UseDotProducts(has_dot);
-      // Without dot products AMX is AVX3.
-      if (kernels::HasDotProducts() != has_dot || (target == "AMX" && !has_dot)) continue;
+      // Without dot products AMX and AVX3_BF16 are AVX3.
+      const bool is_avx3 = target == "AMX" || target == "AVX3_BF16";
+      if (kernels::HasDotProducts() != has_dot || (is_avx3 && !has_dot)) continue;
       std::printf("%zu threads, %s%s\n", options.threads, target.c_str(),
                   has_dot ? " with dot products of bytes" : "");
       if (options.has_matrices) RaceMatrices(options, pool);

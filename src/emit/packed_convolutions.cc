@@ -204,13 +204,13 @@ bool HasFewPositions(const Model& model, const Node& convolution) {
 }
 
 // Returns whether kernels multiply floats faster than ONNX Runtime does behind a quantizer. Tiles
-// are several times as fast. Vectors are as fast as its own where a kernel has one position, and
-// quantize on the way (docs/benchmarks/products.md). So they are for sums of few channels, which
-// are chains: depthwise and first layers.
+// and dot products of bfloat16 are several times as fast. Vectors are as fast as its own where a
+// kernel has one position, and quantize on the way (docs/benchmarks/products.md). So they are for
+// sums of few channels, which are chains: depthwise and first layers.
 bool IsQuickOfFloats(const ConvolutionShape& shape, formats::ProductSums sums) {
   const std::string_view vectors = kernels::CurrentVectors();
   const bool suits_vectors = sums == formats::ProductSums::kChain || shape.positions() == 1;
-  return kernels::HasTiles() || (suits_vectors && (vectors == "AVX3" || vectors == "AVX2"));
+  return kernels::HasQuickParts() || (suits_vectors && (vectors == "AVX3" || vectors == "AVX2"));
 }
 
 }  // namespace
@@ -250,7 +250,8 @@ std::string WhyNoPackedConvolution(const Model& model, const Use& use, const Pac
   }
   const bool is_of_floats = sums == formats::ProductSums::kParts || !input.is_blocked();
   if (is_of_floats && readers == plan::CodeReaders::kQuick && !IsQuickOfFloats(shape, sums)) {
-    return "ONNX Runtime's Conv is faster: its products are those of floats, and there is no AMX";
+    return "ONNX Runtime's Conv is faster: its products are those of floats, and there is neither "
+           "AMX nor a fast AVX512_BF16";
   }
   if (readers == plan::CodeReaders::kQuick && HasFewPositions(model, node)) {
     return "ONNX Runtime's Conv is faster: its output has few positions";

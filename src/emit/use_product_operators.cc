@@ -224,8 +224,8 @@ class ProductRewriter {
         !formats::WhyNoProduct(formats).empty()) {
       return "";
     }
-    // Without tiles one chain is faster than the two of a part.
-    const bool is_quick = readers_ == plan::CodeReaders::kAll || kernels::HasTiles();
+    // With floats one chain is faster than the two of a part.
+    const bool is_quick = readers_ == plan::CodeReaders::kAll || kernels::HasQuickParts();
     if (!rows.is_blocked()) return is_quick ? rows.name : "";
     const int64_t axis = producer->GetInt("axis", 1);
     const graph::ValueInfo info = model_.InfoOf(producer->input(0));

@@ -140,7 +140,7 @@ void BlockConvolution::PlanFloats() {
 
 void BlockConvolution::ShareTiles() {
   if (num_tiles_ >= kManyTiles || shape_.groups > 1) return;
-  const bool is_in_tiles = weights_.has_codes() && weights_.form() == ColumnForm::kTiles;
+  const bool is_in_tiles = weights_.has_codes() && IsInTiles(weights_.form());
   const auto outputs = static_cast<size_t>(shape_.outputs);
   const size_t group = is_in_tiles ? kTileRows : weights_.has_panels() ? kWidePanel : kOutputGroup;
   outputs_per_chunk_ = std::max(kManyTiles, RoundUp(CeilDivide(outputs, kManyTiles), group));
@@ -315,7 +315,9 @@ void BlockConvolution::RunCodes(const ConvolutionTile& tile, size_t begin, size_
   task.output_begin = begin;
   task.output_end = end;
   if (has_large_unit_) return ConvolveCodesPortably(task);
-  if (weights_.form() == ColumnForm::kTiles) return TileConvolutionKernel()(task);
+  if (IsInTiles(weights_.form())) {
+    return (HasTiles() ? TileConvolutionKernel() : PairConvolutionKernel())(task);
+  }
   const size_t target = ChosenTargetIndex();
   // Arm's dot products are of bytes alone, and code for them has more sums than words leave room
   // for.

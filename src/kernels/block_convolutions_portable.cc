@@ -48,10 +48,10 @@ float SumWhole(const ConvolutionTask& task, size_t output, size_t at) {
   return sum;
 }
 
-// Returns a value of a column in tiles: element k of a block, at a position.
-float TileValue(const ConvolutionTile& tile, const BlockColumns& block, size_t k, size_t at) {
+// Returns a value of a column in tiles: a half of the pieces of a block, at a position.
+float TileValue(const ConvolutionTile& tile, const BlockColumns& block, size_t half, size_t at) {
   uint16_t value;
-  std::memcpy(&value, tile.codes + block.codes + 4 * (k / 2 * tile.stored + at) + 2 * (k % 2),
+  std::memcpy(&value, tile.codes + block.codes + 4 * (half / 2 * tile.stored + at) + 2 * (half % 2),
               sizeof(value));
   return FloatOfBfloat16(value);
 }
@@ -67,7 +67,7 @@ float SumTiles(const ConvolutionTask& task, size_t output, size_t at) {
   for (size_t b = 0; b < task.blocks->size(); ++b) {
     const BlockColumns& block = (*task.blocks)[b];
     double products = 0;
-    for (size_t k = 0; k < depth; ++k) {
+    for (size_t k = 0; k < 2 * block.pieces; ++k) {
       const size_t place = (k / tile_depth * kTileRows + row) * tile_depth + k % tile_depth;
       products += double{TileValue(tile, block, k, at)} * double{FloatOfBfloat16(factors[place])};
     }
@@ -86,8 +86,9 @@ float SumTileParts(const ConvolutionTask& task, size_t output, size_t at) {
   const uint16_t* factors = task.weights->tiles(output - row) + row * depth;
   formats::PartedSum sum;
   for (const BlockColumns& block : *task.blocks) {
-    for (size_t k = 0; k < depth; ++k) {
-      sum.Add(k, TileValue(*task.tile, block, k, at), FloatOfBfloat16(factors[k]));
+    for (size_t k = 0; k < 2 * block.pieces; ++k) {
+      const size_t half = HalfOf(task.weights->form(), k);
+      sum.Add(k, TileValue(*task.tile, block, half, at), FloatOfBfloat16(factors[half]));
     }
     sum.EndPart();
     factors += kTileRows * depth;
@@ -149,7 +150,7 @@ void ForEachOutput(const ConvolutionTask& task, Function&& sum_of) {
 }  // namespace
 
 void ConvolveCodesPortably(const ConvolutionTask& task) {
-  if (task.weights->form() != ColumnForm::kTiles) return ForEachOutput(task, SumWhole);
+  if (!IsInTiles(task.weights->form())) return ForEachOutput(task, SumWhole);
   const bool is_whole = task.weights->sums() == formats::ProductSums::kWhole;
   ForEachOutput(task, is_whole ? SumTiles : SumTileParts);
 }

@@ -93,18 +93,22 @@ RowForm FormOf(const ProductPanels& panels, const std::optional<formats::FormatS
   return fits ? RowForm::kBytes : RowForm::kWords;
 }
 
-// Returns whether tiles multiply such a product, and do so faster than vectors: these multiply few
-// rows while tiles wait for columns to be decoded, but not in blocks of 16, by words or floats.
+// Returns whether tiles, or pairs in their place, multiply such a product, and do so faster than
+// other vectors: these multiply few rows while tiles wait for columns to be decoded, but not in
+// blocks of 16, by words or floats.
 bool AreQuickInTiles(const ProductPanels& panels, const std::optional<formats::FormatSpec>& rows,
                      size_t num_rows) {
-  if (!HasTiles() || panels.num_blocks() == 0 || !panels.has_close_units()) return false;
+  if (!HasQuickParts() || panels.num_blocks() == 0 || !panels.has_close_units()) return false;
   const formats::ProductSums sums = formats::SumsOf({panels.spec(), rows});
   if (sums == formats::ProductSums::kChain) return false;
   if (sums == formats::ProductSums::kParts) {
     // Parts must be those of tiles.
     return num_rows >= kTileRows && panels.padded_block() % kTileDepth == 0;
   }
-  const bool is_quick = panels.padded_block() != 16 && FormOf(panels, rows) == RowForm::kBytes;
+  const bool are_bytes = FormOf(panels, rows) == RowForm::kBytes;
+  // Vectors multiply twice as many bytes at a time.
+  if (!HasTiles() && are_bytes) return false;
+  const bool is_quick = panels.padded_block() != 16 && are_bytes;
   return num_rows >= (is_quick ? 48U : 16U) && FitsTiles(panels.rule()) &&
          FitsTiles(*formats::BlockUnitsOf(*rows));
 }
@@ -126,7 +130,9 @@ bool AreInTerms(const ProductPanels& panels, const std::optional<formats::Format
 RowForm FormOf(const ProductPanels& panels, const std::optional<formats::FormatSpec>& rows,
                size_t num_rows, formats::SumOrder order) {
   if (AreInTerms(panels, rows, num_rows, order)) return RowForm::kTerms;
-  return AreQuickInTiles(panels, rows, num_rows) ? RowForm::kTiles : FormOf(panels, rows);
+  if (!AreQuickInTiles(panels, rows, num_rows)) return FormOf(panels, rows);
+  const bool is_whole = formats::SumsOf({panels.spec(), rows}) == formats::ProductSums::kWhole;
+  return HasTiles() || is_whole ? RowForm::kTiles : RowForm::kPairs;
 }
 
 void RunVectors(const ProductTask& part) {
@@ -177,7 +183,10 @@ void BlockProduct::RunTask(size_t task) const {
   part.row_end = std::min(part.row_begin + rows_per_chunk_, rows_.num_rows());
   part.panel_begin = task % panel_chunks_ * panels_per_chunk_;
   part.panel_end = std::min(part.panel_begin + panels_per_chunk_, panels_.num_panels());
-  if (has_tiles()) return rows_.fit_tiles() ? TileProductKernel()(part) : RunWithoutTiles(part);
+  if (has_tiles()) {
+    if (!rows_.fit_tiles()) return RunWithoutTiles(part);
+    return (HasTiles() ? TileProductKernel() : PairProductKernel())(part);
+  }
   // Numbers of kWholeStart times such units could overflow in vector code.
   if (panels_.has_large_unit()) return MultiplyPortably(part);
   RunVectors(part);
@@ -206,6 +215,7 @@ void BlockProduct::Run() {
 void UseDotProducts(bool is_allowed) { IsDotAllowed() = is_allowed; }
 bool HasDotProducts() { return DotKernel() != nullptr; }
 bool HasTiles() { return ChosenTargetIndex() == kAmxIndex && IsDotAllowed(); }
+bool HasQuickParts() { return ChosenTargetIndex() <= kBfloat16Index && IsDotAllowed(); }
 
 }  // namespace bitpress::kernels
 #endif

@@ -52,7 +52,7 @@ class BlockProduct {
                const ProductInput& input, const ProductOutput& output,
                formats::SumOrder order = formats::SumOrder::kFixed);
 
-  // Returns whether it uses the tiles of AMX.
+  // Returns whether it uses the tiles of AMX, or dot products of bfloat16 in their place.
   bool has_tiles() const { return rows_.are_in_tiles(); }
   // The tasks of the first loop, which takes rows apart, and of the second, which multiplies.
   size_t num_row_tasks() const { return rows_.num_tasks(); }
@@ -84,5 +84,8 @@ void UseDotProducts(bool is_allowed);
 bool HasDotProducts();
 // Returns whether the kernels may use tiles ("AMX"), too.
 bool HasTiles();
+// Returns whether they sum parts, which are products of bfloat16, faster than floats are
+// multiplied: with tiles, or with dot products ("AVX3_BF16").
+bool HasQuickParts();
 
 }  // namespace bitpress::kernels

@@ -206,10 +206,14 @@ void CheckProductsInTiles(const FormatSpec& spec, const ColumnsView& view, size_
         ExpectSameBits(Multiply(panels, format, *rows, num_rows), expected);
         const BlockProduct product(panels, format, {rows->data(), num_rows, 0}, {});
         // Parts of floats must be those of tiles.
-        const bool is_usual = formats::SumsOf({spec, format}) == formats::ProductSums::kWhole ||
-                              panels.padded_block() % kTileDepth == 0;
-        EXPECT_EQ(product.has_tiles(),
-                  CurrentTarget() == "AMX" && panels.has_close_units() && is_usual);
+        const bool is_whole = formats::SumsOf({spec, format}) == formats::ProductSums::kWhole;
+        const bool is_usual = is_whole || panels.padded_block() % kTileDepth == 0;
+        // Bytes have dot products of their own.
+        const bool are_bytes = is_whole && formats::BlockUnitsOf(spec)->largest <= INT8_MAX &&
+                               formats::BlockUnitsOf(format)->largest <= INT8_MAX;
+        const bool has_target =
+            CurrentTarget() == "AMX" || (CurrentTarget() == "AVX3_BF16" && !are_bytes);
+        EXPECT_EQ(product.has_tiles(), has_target && panels.has_close_units() && is_usual);
       });
     }
   }

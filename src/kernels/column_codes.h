@@ -14,7 +14,26 @@ namespace bitpress::kernels {
 //   kBytes   four numbers, as codes (byte_codes.h) that are `offset` above them
 //   kWords   two numbers, as signed words
 //   kTiles   two values, as bfloat16 (tile_rows.h)
-enum class ColumnForm { kBytes, kWords, kTiles };
+//   kPairs   the same, but of each four 2 and 0, then 3 and 1
+enum class ColumnForm { kBytes, kWords, kTiles, kPairs };
+
+constexpr bool IsInTiles(ColumnForm form) {
+  return form == ColumnForm::kTiles || form == ColumnForm::kPairs;
+}
+
+// Returns which half of a column's pieces in tiles has element k.
+constexpr size_t HalfOf(ColumnForm form, size_t k) {
+  constexpr size_t kHalfOfFour[] = {1, 3, 0, 2};
+  return form == ColumnForm::kPairs ? k / 4 * 4 + kHalfOfFour[k % 4] : k;
+}
+// Returns the element of the lower half of a piece; that of the other is the next, or for pairs the
+// second before.
+constexpr size_t LowerOf(ColumnForm form, size_t piece) {
+  return form == ColumnForm::kPairs ? piece / 2 * 4 + piece % 2 + 2 : 2 * piece;
+}
+constexpr size_t UpperOf(ColumnForm form, size_t piece) {
+  return form == ColumnForm::kPairs ? LowerOf(form, piece) - 2 : LowerOf(form, piece) + 1;
+}
 
 constexpr size_t ElementsOfPiece(ColumnForm form) { return form == ColumnForm::kBytes ? 4 : 2; }
 
@@ -33,7 +52,7 @@ struct ColumnCodes {
   uint8_t least_tile_column = kLeastTileColumn;
 };
 
-// Returns the piece of ElementsOfPiece(form) numbers. REQUIRES: form is not kTiles.
+// Returns the piece of ElementsOfPiece(form) numbers. REQUIRES: IsInTiles(form) is false.
 inline int32_t PieceOf(ColumnForm form, const int16_t* numbers, int offset) {
   const size_t count = ElementsOfPiece(form), bits = 32 / count;
   const uint32_t mask = form == ColumnForm::kBytes ? 0xFFU : 0xFFFFU;

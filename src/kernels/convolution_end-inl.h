@@ -29,6 +29,12 @@ HWY_INLINE size_t PlaneOf(const ConvolutionTask& task, size_t output) {
   return (task.tile->image * outputs + output) * task.output_size;
 }
 
+// Asks for the line of outputs that will be written soon: there are more planes than the processor
+// follows by itself.
+HWY_INLINE void FetchOutputs(const float* to) {
+  __builtin_prefetch(to, /*for writing=*/1, /*first level=*/3);
+}
+
 // This turns the sums of one output channel into outputs.
 struct Finish {
   HWY_INLINE Finish(const ConvolutionOutput& end, size_t output)
@@ -100,6 +106,7 @@ HWY_INLINE void PutSums(const ConvolutionTask& task, size_t output,
     const size_t to = PlaneOf(task, output + r) + target.index;
     const float* const other = end.other != nullptr ? end.other + to : nullptr;
     if (HWY_LIKELY(is_all)) {
+      for (size_t v = 0; v < kVectors; ++v) FetchOutputs(end.data + to + (kVectors + v) * kLanes);
       finish.WriteAll(values[r], other, end.data + to);
       continue;
     }

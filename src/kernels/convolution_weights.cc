@@ -61,14 +61,14 @@ ConvolutionWeights::ConvolutionWeights(const formats::ConvolutionFormats& format
 
 bool ConvolutionWeights::ChooseTilesOfParts() {
   // Parts must be those of tiles, and blocks of the input.
-  if (!HasTiles() || sums_ != formats::ProductSums::kParts ||
+  if (!HasQuickParts() || sums_ != formats::ProductSums::kParts ||
       input_block() != size_t{formats::kPartElements}) {
     return false;
   }
   const std::optional<uint8_t> least = LeastColumnOfFloats(values_);
   if (!least) return false;
   least_tile_column_ = *least;
-  form_ = ColumnForm::kTiles;
+  form_ = HasTiles() ? ColumnForm::kTiles : ColumnForm::kPairs;
   return true;
 }
 
@@ -102,7 +102,7 @@ void ConvolutionWeights::Arrange(const formats::ConvolutionFormats& formats, Thr
   const auto segments = static_cast<size_t>(shape_.positions());
   blocks_per_segment_ = (channels + block_size_ - 1) / block_size_;
   num_blocks_ = segments * blocks_per_segment_;
-  const bool has_tiles = form_ == ColumnForm::kTiles;
+  const bool has_tiles = IsInTiles(*form_);
   tile_depth_ = has_tiles ? DepthInTiles(RoundUp(channels_of(0), 4)) : 0;
   pieces_per_output_ = 0;
   for (size_t b = 0; b < blocks_per_segment_; ++b) pieces_per_output_ += segments * pieces_of(b);
@@ -180,13 +180,14 @@ void ConvolutionWeights::ChooseForm(const formats::ConvolutionFormats& formats, 
   pieces_in_words_ = StepsInWords(codes.largest + codes.offset % 2, -rule.least());
   form_ = are_bytes && (HasDotProducts() || pieces_in_words_ > 0) ? ColumnForm::kBytes
                                                                   : ColumnForm::kWords;
-  if (may_be_tiles && HasTiles() && FitsTiles(rule) && FitsTiles(input) && IsQuickInTiles()) {
+  if (may_be_tiles && FitsTiles(rule) && FitsTiles(input) && IsQuickInTiles()) {
     form_ = ColumnForm::kTiles;
   }
   if (form_ != ColumnForm::kBytes) offset_ = 0;
 }
 
 bool ConvolutionWeights::IsQuickInTiles() const {
+  if (!HasTiles()) return HasQuickParts() && form_ == ColumnForm::kWords;
   // With less to sum, tiles cost more than their products gain. They take the time of 16 outputs.
   constexpr size_t kLeastDepth = 96;
   constexpr int64_t kLeastOutputs = 64;
@@ -199,8 +200,10 @@ size_t ConvolutionWeights::channels_of(size_t block) const {
 
 size_t ConvolutionWeights::pieces_of(size_t block) const {
   const size_t elements = ElementsOfPiece(*form_);
-  // Tiles read all blocks alike.
-  if (form_ == ColumnForm::kTiles) return tile_depth_ / elements;
+  // Tiles read all blocks alike, and pairs four elements at a time.
+  if (IsInTiles(*form_)) {
+    return (HasTiles() ? tile_depth_ : RoundUp(channels_of(block), 4)) / elements;
+  }
   return (channels_of(block) + elements - 1) / elements;
 }
 
@@ -209,14 +212,14 @@ void ConvolutionWeights::WriteTile(size_t output, size_t block, std::span<const 
   uint16_t* const to =
       tiles_.data() + ((output - row) * num_blocks_ + block * kTileRows) * tile_depth_;
   for (size_t k = 0; k < values.size(); ++k) {
-    to[(k / depth * kTileRows + row) * depth + k % depth] = Bfloat16Of(values[k]);
+    to[(k / depth * kTileRows + row) * depth + HalfOf(*form_, k % depth)] = Bfloat16Of(values[k]);
   }
 }
 
 void ConvolutionWeights::TakeOutput(const formats::BlockUnits& rule, size_t output,
                                     const float* values) {
   const auto segments = static_cast<size_t>(shape_.positions());
-  const bool has_tiles = form_ == ColumnForm::kTiles;
+  const bool has_tiles = IsInTiles(*form_);
   const bool is_whole = sums_ == formats::ProductSums::kWhole;
   int32_t* piece = has_tiles ? nullptr : pieces_.data() + Place(output, pieces_per_output_);
   float* unit = units_.data() + Place(output, num_blocks_);

@@ -49,8 +49,8 @@ class ConvolutionWeights {
 
   ColumnForm form() const { return *form_; }
   // Returns the values of kTileRows output channels from `output` on, a multiple of it, as
-  // bfloat16: for each block a tile, or one of each kTileDepth elements. tile_depth() elements are
-  // in a block, which zeros fill up. REQUIRES: form() is kTiles.
+  // bfloat16 in the order of form(): for each block a tile, or one of each kTileDepth elements.
+  // tile_depth() elements are in a block, which zeros fill up. REQUIRES: IsInTiles(form()).
   const uint16_t* tiles(size_t output) const {
     return tiles_.data() + output * num_blocks_ * tile_depth_;
   }

@@ -55,18 +55,46 @@ bool ProcessorHasTiles() {
 #endif
 }
 
+// Returns whether the processor has dot products of bfloat16 in vectors.
+bool ProcessorHasBfloat16() {
+#if HWY_ARCH_X86_64
+  constexpr unsigned kBfloat16 = 1U << 5U, kVnni = 1U << 11U;
+  unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
+  if (__get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) == 0 || (ecx & kVnni) == 0) return false;
+  return __get_cpuid_count(7, 1, &eax, &ebx, &ecx, &edx) != 0 && (eax & kBfloat16) != 0;
+#else
+  return false;
+#endif
+}
+
+// Returns whether these are faster than multiply-adds of floats: AMD's have twice as many products
+// in the same time, and Intel's take four times as long.
+bool IsBfloat16Quick() {
+#if HWY_ARCH_X86_64
+  unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
+  return __get_cpuid(0, &eax, &ebx, &ecx, &edx) != 0 && ebx == signature_AMD_ebx;
+#else
+  return false;
+#endif
+}
+
 // Returns whether this build holds a target and the processor can run it.
 bool IsSupported(size_t index) {
   constexpr std::array<int64_t, kTargetNames.size()> kTargets = {
-      HWY_AVX3, HWY_AVX3, HWY_AVX2, HWY_SSE4, HWY_NEON, HWY_EMU128 | HWY_SCALAR};
+      HWY_AVX3, HWY_AVX3, HWY_AVX3, HWY_AVX2, HWY_SSE4, HWY_NEON, HWY_EMU128 | HWY_SCALAR};
   static const int64_t of_processor = TargetsOfProcessor();
   if ((of_processor & HWY_TARGETS & kTargets[index]) == 0) return false;
-  return index != kAmxIndex || (BITPRESS_HAS_TILES && ProcessorHasTiles() && MayUseTiles());
+  if (index > kBfloat16Index) return true;
+  if (!BITPRESS_HAS_TILES) return false;
+  return index == kAmxIndex ? ProcessorHasTiles() && MayUseTiles() : ProcessorHasBfloat16();
 }
+
+// Returns whether a target is better than those behind it in the list.
+bool IsInOrder(size_t index) { return index != kBfloat16Index || IsBfloat16Quick(); }
 
 size_t BestTarget() {
   size_t index = 0;
-  while (!IsSupported(index)) ++index;
+  while (!IsSupported(index) || !IsInOrder(index)) ++index;
   return index;
 }
 
@@ -81,8 +109,10 @@ size_t ChosenTargetIndex() { return Chosen().load(std::memory_order_relaxed); }
 
 std::vector<std::string> SupportedTargets() {
   std::vector<std::string> names;
-  for (size_t i = 0; i < kTargetNames.size(); ++i) {
-    if (IsSupported(i)) names.emplace_back(kTargetNames[i]);
+  for (const bool is_in_order : {true, false}) {
+    for (size_t i = 0; i < kTargetNames.size(); ++i) {
+      if (IsSupported(i) && IsInOrder(i) == is_in_order) names.emplace_back(kTargetNames[i]);
+    }
   }
   return names;
 }

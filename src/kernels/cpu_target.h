@@ -12,7 +12,8 @@
 namespace bitpress::kernels {
 
 // Returns the names of the compiled targets this processor can run, best first: "AMX" (AVX-512 and
-// tiles), "AVX3" (AVX-512), "AVX2", "SSE4" and "PORTABLE", or "NEON" on Arm.
+// tiles), "AVX3_BF16" (AVX-512 and dot products of bfloat16; last where these are slow), "AVX3"
+// (AVX-512), "AVX2", "SSE4" and "PORTABLE", or "NEON" on Arm.
 std::vector<std::string> SupportedTargets();
 
 // Makes the kernels use a target from now on; "" goes back to the best. Not thread-safe against
@@ -21,7 +22,8 @@ void UseTarget(std::string_view name);
 
 // Returns the name of the target that the kernels use.
 std::string_view CurrentTarget();
-// Returns the target whose vectors they use: CurrentTarget(), but "AVX3" in place of "AMX".
+// Returns the target whose vectors they use: CurrentTarget(), but "AVX3" in place of "AMX" and
+// "AVX3_BF16".
 std::string_view CurrentVectors();
 
 // Returns whether the processor has tiles for which there are kernels ("AMX"), but the system does

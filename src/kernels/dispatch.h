@@ -13,10 +13,10 @@
 namespace bitpress::kernels {
 
 // The names of all targets as users see them, best first, in the order of every dispatch table.
-// "AMX" is AVX3 with kernels of its own for some products (tile_rows.h).
-inline constexpr std::array<std::string_view, 6> kTargetNames = {"AMX",  "AVX3", "AVX2",
-                                                                 "SSE4", "NEON", "PORTABLE"};
-inline constexpr size_t kAmxIndex = 0, kAvx3Index = 1;
+// "AMX" and "AVX3_BF16" are AVX3 with kernels of their own for some products (tile_rows.h).
+inline constexpr std::array<std::string_view, 7> kTargetNames = {
+    "AMX", "AVX3_BF16", "AVX3", "AVX2", "SSE4", "NEON", "PORTABLE"};
+inline constexpr size_t kAmxIndex = 0, kBfloat16Index = 1, kAvx3Index = 2;
 
 // Returns the index of the chosen target in kTargetNames.
 size_t ChosenTargetIndex();
@@ -24,10 +24,10 @@ size_t ChosenTargetIndex();
 // Returns the name of the target that a file is compiled for (HWY_TARGET).
 constexpr std::string_view NameOfTarget(int64_t target) {
   return target == HWY_AVX3   ? kTargetNames[kAvx3Index]
-         : target == HWY_AVX2 ? kTargetNames[2]
-         : target == HWY_SSE4 ? kTargetNames[3]
-         : target == HWY_NEON ? kTargetNames[4]
-                              : kTargetNames[5];
+         : target == HWY_AVX2 ? kTargetNames[3]
+         : target == HWY_SSE4 ? kTargetNames[4]
+         : target == HWY_NEON ? kTargetNames[5]
+                              : kTargetNames[6];
 }
 
 // Called by every kernel with its name and the target it was compiled for.
@@ -98,7 +98,8 @@ struct BlockKernels {
 #define BITPRESS_ARM64_DOT 1
 #endif
 
-// True if this build has kernels for tiles: compilers know them since GCC 11 and Clang 12.
+// True if this build has kernels for tiles and for dot products of bfloat16: compilers know both
+// since GCC 11 and Clang 12.
 #if HWY_ARCH_X86_64 && (HWY_TARGETS & HWY_AVX3) && \
     (HWY_COMPILER_GCC_ACTUAL >= 1100 || HWY_COMPILER_CLANG >= 1200)
 #define BITPRESS_HAS_TILES 1
@@ -117,10 +118,11 @@ struct BlockKernels {
 #endif
 
 // All versions of `function` in the order of kTargetNames.
-#define BITPRESS_DISPATCH_TABLE(function)                                             \
-  {                                                                                   \
-    BITPRESS_AVX3(function), BITPRESS_AVX3(function), BITPRESS_AVX2(function),        \
-        BITPRESS_SSE4(function), BITPRESS_NEON(function), BITPRESS_PORTABLE(function) \
+#define BITPRESS_DISPATCH_TABLE(function)                                          \
+  {                                                                                \
+    BITPRESS_AVX3(function), BITPRESS_AVX3(function), BITPRESS_AVX3(function),     \
+        BITPRESS_AVX2(function), BITPRESS_SSE4(function), BITPRESS_NEON(function), \
+        BITPRESS_PORTABLE(function)                                                \
   }
 
 // The versions that use dot products of bytes (products_with_dot.inc), in the same order.
@@ -129,8 +131,9 @@ struct BlockKernels {
 #else
 #define BITPRESS_NEON_DOT(function) nullptr
 #endif
-#define BITPRESS_DOT_TABLE(function)                                                               \
-  {                                                                                                \
-    BITPRESS_AVX3(with_dot::function), BITPRESS_AVX3(with_dot::function),                          \
-        BITPRESS_AVX2(with_dot::function), nullptr, BITPRESS_NEON_DOT(with_dot::function), nullptr \
+#define BITPRESS_DOT_TABLE(function)                                                   \
+  {                                                                                    \
+    BITPRESS_AVX3(with_dot::function), BITPRESS_AVX3(with_dot::function),              \
+        BITPRESS_AVX3(with_dot::function), BITPRESS_AVX2(with_dot::function), nullptr, \
+        BITPRESS_NEON_DOT(with_dot::function), nullptr                                 \
   }

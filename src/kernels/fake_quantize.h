@@ -64,7 +64,7 @@ class FakeQuantizer {
   void RunColumns(const float* x, size_t x_stride, float* y, size_t y_stride, size_t length,
                   size_t columns) const;
   // Does the same, and takes the values apart. REQUIRES: the elements are whole numbers
-  // (formats/block_units.h) that the form of the codes holds, or the form is kTiles.
+  // (formats/block_units.h) that the form of the codes holds, or the form is in tiles.
   void RunColumnCodes(const float* x, size_t length, size_t columns, size_t stride,
                       const ColumnCodes& out) const;
 

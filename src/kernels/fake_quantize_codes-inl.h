@@ -36,7 +36,7 @@ inline HWY_NOINLINE void ReferenceCodes(const FakeQuantizeParams& p, const float
     const uint8_t unit = TakeApart(rule, block.data(), 1, length, elements.data());
     out.units[c] = unit;
     if (unit > kLargestQuickUnit && unit != formats::kNanUnit) *out.has_large_unit = true;
-    if (out.form == ColumnForm::kTiles) {
+    if (IsInTiles(out.form)) {
       // Whole elements in tiny blocks count as zeros, and floats do not.
       const bool is_float = !rule.is_whole() && unit != formats::kNanUnit &&
                             std::ranges::any_of(block, [](float value) { return value != 0; });
@@ -46,7 +46,8 @@ inline HWY_NOINLINE void ReferenceCodes(const FakeQuantizeParams& p, const float
         return r < length ? Bfloat16Of(unit == formats::kNanUnit ? std::nanf("") : block[r]) : 0;
       };
       for (size_t piece = 0; piece < out.pieces; ++piece) {
-        const uint32_t pair = value(2 * piece) | value(2 * piece + 1) << 16U;
+        const uint32_t pair = value(LowerOf(out.form, piece)) | value(UpperOf(out.form, piece))
+                                                                    << 16U;
         std::memcpy(out.codes + piece * out.code_stride + 4 * c, &pair, sizeof(pair));
       }
       continue;
@@ -92,8 +93,9 @@ struct BlockCodes {
         hn::BitCast(kDf, hn::ShiftLeft<23>(hn::Sub(hn::Set(kDi, 2 * formats::kUnitBias), unit)));
     constexpr hn::Rebind<uint8_t, DF> kBytes;
     hn::StoreU(hn::DemoteTo(kBytes, unit), kBytes, out.units);
-    if constexpr (kForm == ColumnForm::kTiles) NoteUnits(unit, amax, out);
-    if constexpr (R::kIsNearest && kForm != ColumnForm::kWords && HWY_NATIVE_FMA) {
+    if constexpr (IsInTiles(kForm)) NoteUnits(unit, amax, out);
+    constexpr bool kIsNumbers = kForm == ColumnForm::kBytes || kForm == ColumnForm::kTiles;
+    if constexpr (R::kIsNearest && kIsNumbers && HWY_NATIVE_FMA) {
       constexpr size_t kPair = 2;
       const VI field = hn::Max(unit, hn::Set(kDi, 1));  // columns of zeros may have less
       const Numbers<kForm> numbers(out, hn::BitCast(kDf, hn::ShiftLeft<23>(field)));
@@ -106,8 +108,18 @@ struct BlockCodes {
     constexpr size_t kElements = ElementsOfPiece(kForm);
     const VI offset = hn::Set(kDi, out.offset);
     VI piece = hn::Zero(kDi);
+    [[maybe_unused]] VI other = piece;  // the next piece of pairs
     auto* to = reinterpret_cast<int32_t*>(out.codes);
     const auto add = [&](VI number, size_t r) HWY_ATTR {
+      if constexpr (kForm == ColumnForm::kPairs) {
+        VI& own = r % 2 == 0 ? piece : other;
+        own = r % 4 < 2 ? hn::ShiftLeft<16>(number)
+                        : hn::Or(own, hn::And(number, hn::Set(kDi, 0xFFFF)));
+        if (r % 4 < 2) return;
+        hn::StoreU(own, kDi, to);
+        to += out.code_stride / sizeof(int32_t);
+        return;
+      }
       if constexpr (kIsBytes) number = hn::Add(number, offset);
       if constexpr (!kIsBytes || kAreCodesSigned) {
         number = hn::And(number, hn::Set(kDi, kIsBytes ? 0xFF : 0xFFFF));
@@ -122,7 +134,7 @@ struct BlockCodes {
     Blocks::template ForEachSubBlock<kPart>(
         c, x, length, stride, count, exponent, [&](const R& rounder, size_t r) HWY_ATTR {
           const VF value = rounder(c, LoadUpTo<kPart>(x + r * stride, count));
-          if constexpr (kForm == ColumnForm::kTiles) {
+          if constexpr (IsInTiles(kForm)) {
             add(hn::ShiftRight<16>(hn::BitCast(kDi, value)), r);
           } else {
             add(hn::NearestInt(hn::Mul(value, inverse)), r);
@@ -270,6 +282,9 @@ struct BlockCodes {
 #if HWY_TARGET == HWY_AVX3
     if (out.form == ColumnForm::kTiles) {
       return AllCodesOf<ColumnForm::kTiles>(p, x, length, columns, stride, out);
+    }
+    if (out.form == ColumnForm::kPairs) {
+      return AllCodesOf<ColumnForm::kPairs>(p, x, length, columns, stride, out);
     }
 #endif
     AllCodesOf<ColumnForm::kWords>(p, x, length, columns, stride, out);

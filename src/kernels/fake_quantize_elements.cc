@@ -72,43 +72,98 @@ void FloatElements(const FakeQuantizeParams& p, const float* x, float* y, size_t
   }
 }
 
+// The magnitudes of bfloat16 that tiles take, but for zeros.
+struct TileRange {
+  explicit TileRange(const ColumnCodes& out) {
+    // Elements of 8-bit floats are multiples of 2^-17 of a unit, and these of 2^-7 of their
+    // exponent.
+    constexpr unsigned kBits = 17 - 7;
+    least = uint32_t{out.least_tile_column - kBits} << 23U;
+    largest = (uint32_t{kLargestTileColumn} << 23U) + kMantissa;
+  }
+  uint32_t least, largest;
+};
+
+// A vector of columns: `count` of them, whose rows are `stride` apart.
+struct Bfloat16Columns {
+  const float* x;
+  size_t length, stride, count;
+
+  HWY_INLINE VF Row(size_t row) const {
+    if (row >= length) return hn::Zero(kDf);
+    const float* const from = x + row * stride;
+    __builtin_prefetch(from + 8 * LaneCount(), /*for writing=*/0, /*second level=*/2);
+    return count == LaneCount() ? hn::LoadU(kDf, from) : LoadUpTo<true>(from, count);
+  }
+};
+
+// Writes pieces of two rows, of which value(columns, row) gives the bits, rounded to bfloat16.
+template <class Value>
+HWY_INLINE void WritePieces(const Bfloat16Columns& columns, const ColumnCodes& out,
+                            const Value& value) {
+  const VU upper_half = hn::Set(kDu, 0xFFFF0000U);
+  for (size_t piece = 0; piece < out.pieces; ++piece) {
+    const VU low = hn::ShiftRight<16>(value(columns.Row(LowerOf(out.form, piece))));
+    const VU high = hn::And(value(columns.Row(UpperOf(out.form, piece))), upper_half);
+    hn::StoreU(hn::Or(low, high), kDu,
+               reinterpret_cast<uint32_t*>(out.codes + piece * out.code_stride));
+  }
+}
+
+// Rounds columns whose magnitudes are all within the range or zeros. Returns false if others might
+// be there: then what it wrote is wrong.
+HWY_INLINE bool CloseBfloat16Codes(const Bfloat16Columns& columns, const TileRange& range,
+                                   const ColumnCodes& out) {
+  const VU one = hn::Set(kDu, 1U);
+  VU most = hn::Zero(kDu), least = hn::Set(kDu, 0xFFFFFFFFU);  // of all magnitudes less one
+  WritePieces(columns, out, [&](VF x) HWY_ATTR {
+    const VU bits = hn::BitCast(kDu, x);
+    const VU less = hn::Sub(hn::And(bits, hn::Set(kDu, ~kSign)), one);  // zeros become the largest
+    most = hn::Max(most, hn::Add(less, one));
+    least = hn::Min(least, less);
+    const VU odd = hn::And(hn::ShiftRight<16>(bits), one);
+    return hn::Add(bits, hn::Add(odd, hn::Set(kDu, 0x7FFFU)));
+  });
+  const auto is_far = hn::Or(hn::Lt(least, hn::Set(kDu, range.least - 1)),
+                             hn::Gt(most, hn::Set(kDu, range.largest & 0xFFFF0000U)));
+  return hn::AllFalse(kDu, is_far);
+}
+
+// Rounds any columns. Returns whether one is beyond the range.
+HWY_INLINE bool FarBfloat16Codes(const FakeQuantizeParams& p, const Bfloat16Columns& columns,
+                                 const TileRange& range, const ColumnCodes& out) {
+  const VU least = hn::Set(kDu, range.least), largest = hn::Set(kDu, range.largest);
+  const VU infinity = hn::Set(kDu, kExponent), nan = hn::Set(kDu, 0x7FC00000U);
+  VU far = hn::Zero(kDu);
+  WritePieces(columns, out, [&](VF x) HWY_ATTR {
+    const VU bits = hn::BitCast(kDu, RoundElement<true, true>(p, x));
+    const VU magnitude = hn::And(bits, hn::Set(kDu, ~kSign));
+    const auto is_nan = hn::Gt(magnitude, infinity);
+    const auto is_tiny = hn::And(hn::Lt(magnitude, least), hn::Gt(magnitude, hn::Zero(kDu)));
+    const auto is_huge = hn::AndNot(is_nan, hn::Gt(magnitude, largest));
+    far = hn::Or(far, hn::VecFromMask(kDu, hn::Or(is_tiny, is_huge)));
+    return hn::IfThenElse(is_nan, nan, bits);
+  });
+  return !hn::AllTrue(kDu, hn::Eq(far, hn::Zero(kDu)));
+}
+
 // Rounds columns to bfloat16, two rows to a piece.
 void Bfloat16Codes(const FakeQuantizeParams& p, const float* x, size_t length, size_t columns,
-                   size_t stride, const ColumnCodes& out) {
+                   size_t stride, const ColumnCodes& codes) {
   constexpr size_t kLanes = LaneCount();
   constexpr hn::Rebind<uint8_t, DF> kBytes;
-  // Elements of 8-bit floats are multiples of 2^-17 of a unit, and these of 2^-7 of their exponent.
-  constexpr unsigned kBits = 17 - 7;
-  const VU least = hn::Set(kDu, uint32_t{out.least_tile_column - kBits} << 23U);
-  const VU largest = hn::Set(kDu, (uint32_t{kLargestTileColumn} << 23U) + kMantissa);
-  const VU infinity = hn::Set(kDu, kExponent), nan = hn::Set(kDu, 0x7FC00000U);
-  bool is_far = false;
+  const TileRange range(codes);
+  ColumnCodes out = codes;
   for (size_t c = 0; c < columns; c += kLanes) {
-    const size_t count = std::min(kLanes, columns - c);
-    VU far = hn::Zero(kDu);
-    const auto value = [&](size_t row) HWY_ATTR {
-      if (row >= length) return hn::Zero(kDu);
-      const float* const from = x + row * stride + c;
-      __builtin_prefetch(from + 8 * kLanes, /*for writing=*/0, /*second level=*/2);
-      const VF loaded = count == kLanes ? hn::LoadU(kDf, from) : LoadUpTo<true>(from, count);
-      const VU bits = hn::BitCast(kDu, RoundElement<true, true>(p, loaded));
-      const VU magnitude = hn::And(bits, hn::Set(kDu, ~kSign));
-      const auto is_nan = hn::Gt(magnitude, infinity);
-      const auto is_tiny = hn::And(hn::Lt(magnitude, least), hn::Gt(magnitude, hn::Zero(kDu)));
-      const auto is_huge = hn::AndNot(is_nan, hn::Gt(magnitude, largest));
-      far = hn::Or(far, hn::VecFromMask(kDu, hn::Or(is_tiny, is_huge)));
-      return hn::IfThenElse(is_nan, nan, bits);
-    };
-    for (size_t piece = 0; piece < out.pieces; ++piece) {
-      const VU low = hn::ShiftRight<16>(value(2 * piece));
-      const VU both = hn::Or(low, hn::And(value(2 * piece + 1), hn::Set(kDu, 0xFFFF0000U)));
-      hn::StoreU(both, kDu,
-                 reinterpret_cast<uint32_t*>(out.codes + piece * out.code_stride + 4 * c));
+    const Bfloat16Columns of_vector{x + c, length, stride, std::min(kLanes, columns - c)};
+    if (HWY_UNLIKELY(!CloseBfloat16Codes(of_vector, range, out)) &&
+        FarBfloat16Codes(p, of_vector, range, out)) {
+      *out.has_large_unit = true;
     }
-    hn::StoreU(hn::Set(kBytes, uint8_t{formats::kUnitBias}), kBytes, out.units + c);
-    is_far |= !hn::AllTrue(kDu, hn::Eq(far, hn::Zero(kDu)));
+    hn::StoreU(hn::Set(kBytes, uint8_t{formats::kUnitBias}), kBytes, out.units);
+    out.codes += 4 * kLanes;
+    out.units += kLanes;
   }
-  if (is_far) *out.has_large_unit = true;
 }
 
 }  // namespace bitpress::kernels::HWY_NAMESPACE

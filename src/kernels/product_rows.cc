@@ -84,8 +84,9 @@ WholeBlock TakeTiles(const formats::BlockUnits& rule, const float* values, size_
   return TakePadded<RowForm::kTiles>(rule, values, count, out);
 }
 
-// Writes floats as bfloat16. Returns whether tiles take them.
-bool TakeFloats(const float* values, size_t count, uint16_t* out) {
+// Writes floats as bfloat16, or in the order of pairs. Returns whether tiles take them. REQUIRES:
+// count is a multiple of 8.
+bool TakeFloats(const float* values, size_t count, bool are_pairs, uint16_t* out) {
   const auto infinity = hn::Set(kDi, 0x7F800000), zero = hn::Zero(kDi);
   const auto least = hn::Set(kDi, std::bit_cast<int32_t>(kLeastTileFloat));
   const auto largest = hn::Set(kDi, std::bit_cast<int32_t>(kLargestTileFloat));
@@ -103,6 +104,13 @@ bool TakeFloats(const float* values, size_t count, uint16_t* out) {
     // NaN may have its bits in the lower half.
     const auto value = hn::BitCast(kDu, hn::IfThenElse(is_nan, nan, bits));
     hn::StoreU(hn::TruncateTo(kD16u, hn::ShiftRight<16>(value)), kD16u, out + k);
+  }
+  for (size_t k = 0; are_pairs && k < count; k += 4) {
+    const uint16_t four[] = {out[k], out[k + 1], out[k + 2], out[k + 3]};
+    out[k] = four[2];
+    out[k + 1] = four[0];
+    out[k + 2] = four[3];
+    out[k + 3] = four[1];
   }
   return hn::AllTrue(kDi, hn::Eq(bad, zero));
 }
@@ -142,7 +150,7 @@ using TakeKernel = WholeBlock (*)(const formats::BlockUnits&, const float*, size
 constexpr TakeKernel kTakeBytesTable[] = BITPRESS_DISPATCH_TABLE(TakeBytes);
 constexpr TakeKernel kTakeWordsTable[] = BITPRESS_DISPATCH_TABLE(TakeWords);
 constexpr TakeKernel kTakeTilesTable[] = BITPRESS_DISPATCH_TABLE(TakeTiles);
-using FloatsKernel = bool (*)(const float*, size_t, uint16_t*);
+using FloatsKernel = bool (*)(const float*, size_t, bool, uint16_t*);
 constexpr FloatsKernel kTakeFloatsTable[] = BITPRESS_DISPATCH_TABLE(TakeFloats);
 using TermsKernel = uint32_t (*)(const float*, size_t, size_t, size_t, uint16_t*);
 constexpr TermsKernel kTakeTermsTable[] = BITPRESS_DISPATCH_TABLE(TakeTerms);
@@ -192,7 +200,7 @@ ProductRows::ProductRows(const ProductPanels& panels,
   if (form == RowForm::kFloats || form == RowForm::kTerms) return;
   const bool is_whole = formats::SumsOf({panels.spec(), format}) == formats::ProductSums::kWhole;
   if (is_whole) rule_ = formats::BlockUnitsOf(*format);
-  if (form == RowForm::kTiles) return;
+  if (are_in_tiles()) return;
   units_.resize(num_rows * num_blocks_);
   starts_.resize(num_rows * num_blocks_);
 }
@@ -207,6 +215,7 @@ void ProductRows::RunTask(size_t task) {
         CopyRow(row, from);
         break;
       case RowForm::kTiles:
+      case RowForm::kPairs:
         TakeTileRow(row, from);
         break;
       case RowForm::kTerms:
@@ -250,7 +259,8 @@ void ProductRows::TakeTileRow(size_t row, const float* values) {
     if (rule_) {
       fit &= FitsTiles(kTakeTilesTable[target](*rule_, from, padded_block_, elements.data()).unit);
     } else {
-      fit &= kTakeFloatsTable[target](from, padded_block_, elements.data());
+      fit &=
+          kTakeFloatsTable[target](from, padded_block_, form_ == RowForm::kPairs, elements.data());
     }
     uint16_t* to = Tiles(row / kTileRows * kTileRows, block) + row % kTileRows * depth;
     for (size_t k = 0; k < padded_block_; k += depth) {

@@ -22,10 +22,10 @@ namespace bitpress::kernels {
 //   kWords   whole numbers of 16 bits; of every four elements 0, 2, 1, 3
 //   kFloats  float32, quantized or not
 //   kTiles   bfloat16, elements times units, or floats (tile_rows.h)
-//   kTerms   bfloat16, the terms of a float (formats/block_products.h), of which only the first is
-//   no
-//            zero if the rows have a format
-enum class RowForm { kBytes, kWords, kFloats, kTiles, kTerms };
+//   kPairs   the same of floats, but of every four elements 2, 0, 3, 1
+//   kTerms   bfloat16, the terms of a float (formats/block_products.h): the first alone if the rows
+//            have a format, as the others are zeros then
+enum class RowForm { kBytes, kWords, kFloats, kTiles, kPairs, kTerms };
 
 inline size_t BytesOf(RowForm form) {
   return form == RowForm::kBytes ? 1 : form == RowForm::kFloats ? 4 : 2;
@@ -46,7 +46,9 @@ class ProductRows {
   void RunTask(size_t task);
 
   RowForm form() const { return form_; }
-  bool are_in_tiles() const { return form_ == RowForm::kTiles || form_ == RowForm::kTerms; }
+  bool are_in_tiles() const {
+    return form_ == RowForm::kTiles || form_ == RowForm::kPairs || form_ == RowForm::kTerms;
+  }
   size_t num_rows() const { return num_rows_; }
   size_t num_blocks() const { return num_blocks_; }
   // Returns whether there is one row of floats, all of which are zeros or within 2^-80 and 2^40.

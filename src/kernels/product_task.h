@@ -28,7 +28,9 @@ void MultiplyPortably(const ProductTask& task);
 // The version that uses dot products of bytes, for a target by its index in kTargetNames, or null.
 ProductKernel DotProductKernel(size_t target);
 
-// The version for rows in the form of tiles, or null if this build has none.
+// The versions for rows in the form of tiles and terms, and in that of pairs, or null if this build
+// has none.
 ProductKernel TileProductKernel();
+ProductKernel PairProductKernel();
 
 }  // namespace bitpress::kernels

@@ -34,8 +34,9 @@ void OnEveryVariant(Function&& function) {
     const std::string_view target = CurrentTarget();
     for (const bool has_dot : {false, true}) {
       UseDotProducts(has_dot);
-      // Without dot products AMX is AVX3.
-      if (HasDotProducts() != has_dot || (target == "AMX" && !has_dot)) continue;
+      // Without dot products AMX and AVX3_BF16 are AVX3.
+      const bool is_avx3 = target == "AMX" || target == "AVX3_BF16";
+      if (HasDotProducts() != has_dot || (is_avx3 && !has_dot)) continue;
       SCOPED_TRACE(has_dot ? "with dot products" : "without dot products");
       function();
       if (testing::Test::HasFatalFailure()) break;

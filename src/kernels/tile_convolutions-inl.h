@@ -1,5 +1,5 @@
-// The code of convolutions in blocks with tiles. For block_convolutions_tiles.cc, which alone
-// includes it.
+// The code of convolutions in blocks with tiles, or with pairs in their place. For
+// block_convolutions_tiles.cc and block_convolutions_pairs.cc, which alone include it.
 #if defined(BITPRESS_KERNELS_TILE_CONVOLUTIONS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef BITPRESS_KERNELS_TILE_CONVOLUTIONS_INL_H_
 #undef BITPRESS_KERNELS_TILE_CONVOLUTIONS_INL_H_
@@ -13,10 +13,11 @@
 
 #include "kernels/convolution_end-inl.h"
 #include "kernels/convolution_task.h"
+#include "kernels/pair_sums-inl.h"
 #include "kernels/tile_sums-inl.h"
 
 // Targets without tiles only toggle the guard above.
-#ifdef BITPRESS_PRODUCTS_WITH_TILES
+#ifdef BITPRESS_PRODUCTS_IN_TILES
 BITPRESS_BEFORE_PRODUCTS
 namespace bitpress::kernels::HWY_NAMESPACE {
 BITPRESS_BEGIN_PRODUCTS
@@ -27,9 +28,13 @@ struct ConvolutionOperands {
   static constexpr size_t kTerms = 1;
   const ConvolutionTask* task;
   const uint16_t* weights;
-  size_t at;  // the first of the positions in the tile
+  size_t at;     // the first of the positions in the tile
+  size_t count;  // of outputs
 
+  HWY_INLINE size_t num_rows() const { return count; }
   HWY_INLINE size_t depth() const { return task->weights->tile_depth(); }
+  // The elements of a block that its columns have.
+  HWY_INLINE size_t depth_of(size_t block) const { return 2 * (*task->blocks)[block].pieces; }
   HWY_INLINE const uint16_t* rows(size_t block) const {
     return weights + block * kTileRows * depth();
   }
@@ -44,30 +49,36 @@ struct ConvolutionOperands {
 template <size_t kPanels>
 HWY_INLINE void SumTileBlocks(const ConvolutionOperands& operands, size_t count, float* sums) {
   if (operands.task->weights->sums() == formats::ProductSums::kWhole) {
-    AddTileBlocks<kPanels>(operands, count, /*is_first=*/true, sums);
-  } else {
-    AddFloatTileBlocks<kPanels>(operands, count, /*is_first=*/true, sums);
+    return AddTileBlocks<kPanels>(operands, count, /*is_first=*/true, sums);
   }
+  AddFloatTileBlocks<kPanels>(operands, count, /*is_first=*/true, sums);
 }
 
 // Writes the sums of `count` output channels for kPanels vectors of positions, which begin at
-// `position` of the image: to the outputs of a run, or where FinishStrip finds them.
+// `position` of the strip: to the outputs of a run, or where FinishStrip finds them.
 template <size_t kPanels>
 HWY_INLINE void PutSums(const ConvolutionTask& task, size_t output, size_t count, size_t position,
                         const PlaneGrid::Run* run, const float* sums, float* strip) {
-  for (size_t r = 0; r < count; ++r) {
-    const Finish finish(*task.output, output + r);
-    for (size_t p = 0; p < kPanels; ++p) {
-      const VF sum = hn::Load(kDf, sums + (p * kTileRows + r) * kPanelColumns);
-      const size_t first = position % kStripPositions + p * kPanelColumns;
-      if (run == nullptr) {
-        hn::StoreU(sum, kDf, strip + r * kStripPositions + first);
-      } else if (first < run->count) {
-        const size_t to = PlaneOf(task, output + r) + run->index + first;
-        const float* const other = task.output->other;
-        finish.Write(sum, other != nullptr ? other + to : nullptr, task.output->data + to,
-                     run->count - first);
+  if (run == nullptr) {
+    for (size_t r = 0; r < count; ++r) {
+      for (size_t p = 0; p < kPanels; ++p) {
+        const VF sum = hn::Load(kDf, sums + (p * kTileRows + r) * kPanelColumns);
+        hn::StoreU(sum, kDf, strip + r * kStripPositions + position + p * kPanelColumns);
       }
+    }
+    return;
+  }
+  Finish finish(*task.output, output);
+  size_t first = PlaneOf(task, output) + run->index + position;
+  for (size_t r = 0; r < count; ++r, first += task.output_size) {
+    finish.bias = hn::Set(kDf, task.output->bias[output + r]);
+    for (size_t p = 0; p < kPanels && position + p * kPanelColumns < run->count; ++p) {
+      const VF sum = hn::Load(kDf, sums + (p * kTileRows + r) * kPanelColumns);
+      const size_t to = first + p * kPanelColumns;
+      const float* const other = task.output->other;
+      FetchOutputs(task.output->data + to + kPanels * kPanelColumns);
+      finish.Write(sum, other != nullptr ? other + to : nullptr, task.output->data + to,
+                   run->count - position - p * kPanelColumns);
     }
   }
 }
@@ -86,7 +97,8 @@ HWY_INLINE void TileOutputs(const ConvolutionTask& task, size_t output, size_t c
     const bool is_one_run = next == run + 1 && run->position == strip;
     const size_t end = next == run ? strip : std::min(strip + kStripPositions, tile.end);
     for (size_t at = strip; at < end; at += 2 * kPanelColumns) {
-      const ConvolutionOperands operands{&task, task.weights->tiles(output), at - tile.begin};
+      const ConvolutionOperands operands{&task, task.weights->tiles(output), at - tile.begin,
+                                         count};
       const PlaneGrid::Run* const whole = is_one_run ? run : nullptr;
       if (end - at > kPanelColumns) {
         SumTileBlocks<2>(operands, num_blocks, sums);
@@ -111,6 +123,6 @@ void Convolve(const ConvolutionTask& task) {
 BITPRESS_END_PRODUCTS
 }  // namespace bitpress::kernels::HWY_NAMESPACE
 BITPRESS_AFTER_PRODUCTS
-#endif  // BITPRESS_PRODUCTS_WITH_TILES
+#endif  // BITPRESS_PRODUCTS_IN_TILES
 
 #endif  // BITPRESS_KERNELS_TILE_CONVOLUTIONS_INL_H_

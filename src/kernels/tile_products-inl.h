@@ -1,4 +1,5 @@
-// The code of products in blocks with tiles. For block_products_tiles.cc, which alone includes it.
+// The code of products in blocks with tiles, or with pairs in their place. For
+// block_products_tiles.cc and block_products_pairs.cc, which alone include it.
 #if defined(BITPRESS_KERNELS_TILE_PRODUCTS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef BITPRESS_KERNELS_TILE_PRODUCTS_INL_H_
 #undef BITPRESS_KERNELS_TILE_PRODUCTS_INL_H_
@@ -12,6 +13,7 @@
 #include <cstring>
 
 #include "base/round_up.h"
+#include "kernels/pair_sums-inl.h"
 #include "kernels/product_codes-inl.h"
 #include "kernels/product_floats-inl.h"
 #include "kernels/product_sums-inl.h"
@@ -20,13 +22,19 @@
 #include "kernels/tile_sums-inl.h"
 
 // Targets without tiles only toggle the guard above.
-#ifdef BITPRESS_PRODUCTS_WITH_TILES
+#ifdef BITPRESS_PRODUCTS_IN_TILES
 BITPRESS_BEFORE_PRODUCTS
 namespace bitpress::kernels::HWY_NAMESPACE {
 BITPRESS_BEGIN_PRODUCTS
 
 constexpr hn::RebindToUnsigned<decltype(kDf)> kDu;
 using VU = hn::VFromD<decltype(kDu)>;
+
+#ifdef BITPRESS_PRODUCTS_WITH_TILES
+constexpr bool kHasTiles = true;
+#else
+constexpr bool kHasTiles = false;
+#endif
 
 // Joins the upper halves of floats that bfloat16 holds to pairs.
 HWY_INLINE VU JoinPairs(VU first, VU second) {
@@ -107,8 +115,29 @@ HWY_INLINE void DecodeFloatTiles(const ProductPanels& panels, size_t panel, size
     reader.Four(codes, nullptr, k, 0, numbers);
     VU bits[4];
     for (size_t i = 0; i < 4; ++i) bits[i] = hn::BitCast(kDu, value(numbers[i]));
-    hn::StoreU(JoinPairs(bits[0], bits[1]), kDu, to);
-    hn::StoreU(JoinPairs(bits[2], bits[3]), kDu, to + kPanelColumns);
+    hn::StoreU(kHasTiles ? JoinPairs(bits[0], bits[1]) : JoinPairs(bits[2], bits[0]), kDu, to);
+    hn::StoreU(JoinPairs(kHasTiles ? bits[2] : bits[3], kHasTiles ? bits[3] : bits[1]), kDu,
+               to + kPanelColumns);
+  }
+}
+
+// Writes those of bfloat16.
+HWY_INLINE void CopyBfloat16Tiles(const ProductPanels& panels, size_t panel, size_t block,
+                                  uint16_t* out) {
+  const uint8_t* const codes = panels.codes(panel) + block * panels.block_bytes();
+  if constexpr (kHasTiles) {
+    std::memcpy(out, codes, panels.block_bytes());
+    return;
+  }
+  const auto* from = reinterpret_cast<const uint32_t*>(codes);
+  auto* to = reinterpret_cast<uint32_t*>(out);
+  const VU upper_half = hn::Set(kDu, 0xFFFF0000);
+  for (size_t k = 0; k < panels.padded_block(); k += 4) {
+    const VU first = hn::LoadU(kDu, from), second = hn::LoadU(kDu, from + kPanelColumns);
+    hn::StoreU(hn::Or(hn::ShiftLeft<16>(first), hn::AndNot(upper_half, second)), kDu, to);
+    hn::StoreU(JoinPairs(second, first), kDu, to + kPanelColumns);
+    from += 2 * kPanelColumns;
+    to += 2 * kPanelColumns;
   }
 }
 
@@ -123,9 +152,11 @@ struct ProductOperands {
   static constexpr size_t kTerms = kNumTerms;
   const uint16_t* first_row;
   const uint16_t* first_column;
-  size_t panel_elements, block_depth;
+  size_t panel_elements, block_depth, count;
 
+  HWY_INLINE size_t num_rows() const { return count; }
   HWY_INLINE size_t depth() const { return block_depth; }
+  HWY_INLINE size_t depth_of(size_t) const { return block_depth; }
   HWY_INLINE const uint16_t* rows(size_t block) const {
     return first_row + block * kTerms * kTileRows * block_depth;
   }
@@ -161,8 +192,7 @@ HWY_INLINE void DecodePiece(const ProductPanels& panels, const PanelPiece& piece
       if constexpr (kCodes == PanelCodes::kE4M3 || kCodes == PanelCodes::kE5M2) {
         DecodeFloatTiles<kCodes>(panels, piece.panel + p, piece.begin + b, to);
       } else if constexpr (kCodes == PanelCodes::kBfloat16) {
-        std::memcpy(to, panels.codes(piece.panel + p) + (piece.begin + b) * panels.block_bytes(),
-                    panels.block_bytes());
+        CopyBfloat16Tiles(panels, piece.panel + p, piece.begin + b, to);
       } else {
         DecodeTiles<kCodes>(panels, piece.panel + p, piece.begin + b, to);
       }
@@ -172,6 +202,33 @@ HWY_INLINE void DecodePiece(const ProductPanels& panels, const PanelPiece& piece
     std::fill(columns + p * panel_elements + count * block_elements,
               columns + (p + 1) * panel_elements, uint16_t{0});
   }
+}
+
+// Adds the products of 16 rows from `row` on with `num_steps` steps of a piece to their sums, which
+// are zeros before the first piece.
+template <size_t kPanels>
+HWY_INLINE void AddRows(const ProductTask& task, size_t row, size_t begin,
+                        const ProductOperands<1>& columns, size_t num_steps, float* sums) {
+  ProductOperands<1> operands = columns;
+  const bool is_first = begin == 0;
+#ifdef BITPRESS_PRODUCTS_WITH_TILES
+  if (task.rows->form() == RowForm::kTerms) {
+    const size_t depth = DepthInTiles(task.panels->padded_block());
+    operands.first_row = task.rows->terms(row, begin * depth / kTileDepth);
+    if (task.rows->num_terms() > 1) {
+      const ProductOperands<formats::kNumTerms> of_terms{operands.first_row, columns.first_column,
+                                                         columns.panel_elements,
+                                                         columns.block_depth, columns.count};
+      return AddFloatTileBlocks<kPanels>(of_terms, num_steps, is_first, sums);
+    }
+    return AddFloatTileBlocks<kPanels>(operands, num_steps, is_first, sums);
+  }
+#endif
+  operands.first_row = task.rows->tiles(row, begin);
+  if (task.sums == formats::ProductSums::kWhole) {
+    return AddTileBlocks<kPanels>(operands, num_steps, is_first, sums);
+  }
+  AddFloatTileBlocks<kPanels>(operands, num_steps, is_first, sums);
 }
 
 // Adds the products of the rows of a task with a piece of kPanels panels to `sums` [groups of rows,
@@ -191,27 +248,9 @@ void AddPiece(const ProductTask& task, const PanelPiece& piece, const PanelPiece
   for (size_t group = 0; group < num_groups; ++group) {
     PrefetchCodes(panels, next, kPanels, group, num_groups);
     const size_t row = task.row_begin + group * kTileRows;
-    float* const of_group = sums + group * kPanels * kTileRows * kPanelColumns;
-    const bool is_first = piece.begin == 0;
-    if (has_terms) {
-      const uint16_t* const rows = task.rows->terms(row, piece.begin * depth / kTileDepth);
-      if (task.rows->num_terms() == 1) {
-        AddFloatTileBlocks<kPanels>(ProductOperands<1>{rows, columns, panel_elements, step},
-                                    num_steps, is_first, of_group);
-      } else {
-        AddFloatTileBlocks<kPanels>(
-            ProductOperands<formats::kNumTerms>{rows, columns, panel_elements, step}, num_steps,
-            is_first, of_group);
-      }
-      continue;
-    }
-    const ProductOperands<1> operands{task.rows->tiles(row, piece.begin), columns, panel_elements,
-                                      step};
-    if (task.sums == formats::ProductSums::kWhole) {
-      AddTileBlocks<kPanels>(operands, num_steps, is_first, of_group);
-    } else {
-      AddFloatTileBlocks<kPanels>(operands, num_steps, is_first, of_group);
-    }
+    const size_t num_rows = std::min(kTileRows, task.row_end - row);
+    AddRows<kPanels>(task, row, piece.begin, {nullptr, columns, panel_elements, step, num_rows},
+                     num_steps, sums + group * kPanels * kTileRows * kPanelColumns);
   }
 }
 
@@ -231,7 +270,9 @@ HWY_INLINE void StoreRow(const ProductTask& task, size_t row, size_t panel, cons
 // next piece, so that it stays in the cache.
 template <PanelCodes kCodes>
 void MultiplyCodes(const ProductTask& task) {
-  constexpr size_t kPieceDepth = 512;  // elements of a column
+  // Elements of a column. The columns of pairs are read once for some rows each, and so they stay
+  // in the first-level cache.
+  constexpr size_t kPieceDepth = kHasTiles ? 512 : 256;
   const ProductPanels& panels = *task.panels;
   const size_t depth = DepthInTiles(panels.padded_block()), num_blocks = panels.num_blocks();
   const size_t step = std::max<size_t>(1, kPieceDepth / depth);
@@ -290,6 +331,6 @@ void Multiply(const ProductTask& task) {
 BITPRESS_END_PRODUCTS
 }  // namespace bitpress::kernels::HWY_NAMESPACE
 BITPRESS_AFTER_PRODUCTS
-#endif  // BITPRESS_PRODUCTS_WITH_TILES
+#endif  // BITPRESS_PRODUCTS_IN_TILES
 
 #endif  // BITPRESS_KERNELS_TILE_PRODUCTS_INL_H_

@@ -9,6 +9,9 @@
 //
 // Products of floats whose rows have a format are sums of products of bfloat16, too. A tile adds a
 // part to its sums exactly as formats/block_products.h says, and so keeps them over all blocks.
+//
+// Vectors with fast dot products of bfloat16 stand in for tiles where others would multiply words
+// or floats, half as many at a time (pair_sums-inl.h).
 #pragma once
 
 #include <bit>
