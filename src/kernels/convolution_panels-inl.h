@@ -154,9 +154,12 @@ void SumPanel(const ConvolutionTask& task, size_t output, const float* from,
   }
 }
 
-// Writes the outputs of runs of positions, whose sums lie one after another.
-HWY_INLINE void FinishPanel(const ConvolutionTask& task, size_t output,
-                            std::span<const PlaneGrid::Run> runs, const float* sums) {
+// Calls function(FinishTask) for the outputs of runs of positions, whose sums lie one after
+// another.
+template <class Function>
+HWY_INLINE void ForEachOutput(const ConvolutionTask& task, size_t output,
+                              std::span<const PlaneGrid::Run> runs, const float* sums,
+                              const Function& function) {
   const auto outputs = static_cast<size_t>(task.weights->shape().outputs);
   const size_t width = task.weights->panel_width(output);
   for (size_t column = 0; column < width; column += kPanelColumns) {
@@ -171,7 +174,7 @@ HWY_INLINE void FinishPanel(const ConvolutionTask& task, size_t output,
     for (const PlaneGrid::Run& run : runs) {
       finish.index = plane + run.index;
       finish.count = run.count;
-      FinishPositions(finish);
+      function(finish);
       finish.sums += run.count * width;
     }
   }
@@ -224,8 +227,9 @@ void ConvolvePanels(const ConvolutionTask& task) {
     const std::vector<PositionGroup> groups = GroupsOf(runs);
     const float* const from = task.values(0, runs.front().position - task.tile->begin);
     for (size_t output = task.output_begin; output < task.output_end; output += kWidePanel) {
+      ForEachOutput(task, output, runs, sums, PrefetchOutputs);
       SumPanel(task, output, from, groups, sums);
-      FinishPanel(task, output, runs, sums);
+      ForEachOutput(task, output, runs, sums, FinishPositions);
     }
     first = last;
   }

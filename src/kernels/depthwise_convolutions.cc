@@ -23,18 +23,6 @@ constexpr size_t kLeastPositions = size_t{1} << 14;
 constexpr size_t kManyTasks = 16;
 constexpr size_t kLeastRows = 8;
 
-// Lets the processor fetch the lines that outputs will be written to, which lie in many planes,
-// while their sums are computed.
-void PrefetchOutputs(const FinishTask& task) {
-  constexpr size_t kLineFloats = 16;
-  for (size_t c = 0; c < task.channels; ++c) {
-    const float* const to = task.output->data + task.index + c * task.plane;
-    for (size_t i = 0; i < task.count; i += kLineFloats) {
-      __builtin_prefetch(to + i, /*for writing=*/1, /*second level=*/2);
-    }
-  }
-}
-
 size_t Size(int64_t size) { return static_cast<size_t>(size); }
 
 }  // namespace

@@ -41,6 +41,18 @@ struct DepthwiseRows {
   float* sums = nullptr;            // [num_rows * width][kPanelColumns]
 };
 
+// Lets the processor fetch the lines that outputs will be written to, which lie in many planes,
+// while their sums are computed.
+inline void PrefetchOutputs(const FinishTask& task) {
+  constexpr size_t kLineFloats = 16;
+  for (size_t c = 0; c < task.channels; ++c) {
+    const float* const to = task.output->data + task.index + c * task.plane;
+    for (size_t i = 0; i < task.count; i += kLineFloats) {
+      __builtin_prefetch(to + i, /*for writing=*/1, /*second level=*/2);
+    }
+  }
+}
+
 // Turns channels of positions to positions of channels.
 void SpreadPositions(const SpreadTask& task);
 // Multiplies and adds.
