@@ -200,7 +200,14 @@ void FakeQuantizer::Run(const float* x, float* y) const {
 void FakeQuantizer::RunColumns(const float* x, size_t x_stride, float* y, size_t y_stride,
                                size_t length, size_t columns) const {
   if (!spec_.is_blocked()) {
+    constexpr size_t kLineFloats = 16;
     for (size_t r = 0; r < length; ++r) {
+      // A row's next piece often follows, and no hardware prefetcher follows rows that lie far
+      // apart.
+      const float* const next = x + r * x_stride + columns;
+      for (size_t i = 0; i < columns; i += kLineFloats) {
+        __builtin_prefetch(next + i, /*for writing=*/0, /*second level=*/2);
+      }
       Call(kFloatElementsTable, params_, x + r * x_stride, y + r * y_stride, columns, 1, {});
     }
     return;
