@@ -29,7 +29,10 @@ BITPRESS_BEGIN_PRODUCTS
 // sums of a block and, if there are several, for those of the blocks before it. Arm has 32
 // registers; without dot products it gathers integers in two for each of sums.
 constexpr bool kIsWide = kParts == 1 || (kIsArm && kHasDot);
-constexpr size_t kSumOutputs = kIsWide && !kIsArm ? 6 : 4;
+constexpr size_t SumOutputs(bool are_bytes) {
+  // Bytes are gathered in registers of their own without dot products, and words are not.
+  return !kIsArm && (kIsWide || !are_bytes) ? 6 : 4;
+}
 constexpr size_t kOneBlock = 1000;  // in place of the pieces of a block
 constexpr size_t SumVectors(size_t pieces) {
   return kIsWide && (kIsArm || pieces == kOneBlock) ? 4 : 2;
@@ -170,11 +173,12 @@ void WholeOutputs(const ConvolutionTask& task, size_t output) {
 
 template <bool kIsBytes, size_t kPieces>
 void WholeTask(const ConvolutionTask& task) {
+  constexpr size_t kOutputs = SumOutputs(kIsBytes);
   size_t output = task.output_begin;
-  for (; output + kSumOutputs <= task.output_end; output += kSumOutputs) {
-    WholeOutputs<kIsBytes, kPieces, kSumOutputs>(task, output);
+  for (; output + kOutputs <= task.output_end; output += kOutputs) {
+    WholeOutputs<kIsBytes, kPieces, kOutputs>(task, output);
   }
-  if constexpr (kSumOutputs > 4) {
+  if constexpr (kOutputs > 4) {
     for (; output + 4 <= task.output_end; output += 4) {
       WholeOutputs<kIsBytes, kPieces, 4>(task, output);
     }
