@@ -102,6 +102,9 @@ struct BlockCodes {
       if constexpr (!kSub) {
         return NearestCodes<kPart>(rule, x, length, stride, count, inverse, numbers);
       } else if (c.sub_block_size == kPair) {
+        if constexpr (kForm == ColumnForm::kTiles) {
+          return NearestValues<kPart>(c, x, length, stride, count, exponent, out);
+        }
         return NearestPairs<kPart>(c, x, length, stride, count, exponent, inverse, numbers);
       }
     }
@@ -254,6 +257,28 @@ struct BlockCodes {
       pair(r, numbers[0], numbers[1]);
       pair(r + 2, numbers[2], numbers[3]);
       out.Put(r, numbers[0], numbers[1], numbers[2], numbers[3]);
+    }
+  }
+
+  // Does the same for values in tiles, which are rounded as they are: sums with 1.5 * 2^23 steps
+  // round.
+  template <bool kPart>
+  static HWY_INLINE void NearestValues(const Constants& c, const float* x, size_t length,
+                                       size_t stride, size_t count, VU exponent,
+                                       const ColumnCodes& out) {
+    const VU half = hn::Set(kDu, kOneExponent / 2), upper_half = hn::Set(kDu, 0xFFFF0000U);
+    auto* to = reinterpret_cast<uint32_t*>(out.codes);
+    for (size_t r = 0; r < 2 * out.pieces; r += 2, to += out.code_stride / sizeof(uint32_t)) {
+      const VF first = LoadRow<kPart>(x, r, length, stride, count);
+      const VF second = LoadRow<kPart>(x, r + 1, length, stride, count);
+      const VU own = SubBlockExponent(c, exponent, hn::Max(Magnitude(first), Magnitude(second)));
+      const VF rounding = AsFloat(hn::Or(hn::Add(own, c.magic_offset), half));
+      const VF largest = AsFloat(hn::Or(own, c.limit_mantissa));
+      const auto value = [&](VF number) HWY_ATTR {
+        const VF rounded = hn::Sub(hn::Add(number, rounding), rounding);
+        return hn::BitCast(kDu, hn::Max(hn::Min(rounded, largest), hn::Neg(largest)));
+      };
+      hn::StoreU(hn::OrAnd(hn::ShiftRight<16>(value(first)), value(second), upper_half), kDu, to);
     }
   }
 
