@@ -2,8 +2,11 @@
 // set this processor has.
 #include "kernels/fake_quantize.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <cstring>
 #include <random>
 #include <set>
 #include <string>
@@ -17,6 +20,7 @@
 #include "formats/quark.h"
 #include "formats/reference.h"
 #include "formats/test_packing_cases.h"
+#include "kernels/column_codes.h"
 #include "kernels/half.h"
 #include "kernels/test_shapes.h"
 #include "kernels/test_variants.h"
@@ -260,6 +264,60 @@ TEST_P(FakeQuantizeTest, FlushingDenormalsChangesNothing) {
   }
 }
 #endif
+
+// The numbers at the ends of what tiles take: their bits, and whether tiles do not take them once
+// they are rounded to bfloat16.
+struct EndOfTiles {
+  uint32_t bits;
+  bool is_far;
+};
+constexpr uint32_t kLeastInTiles = uint32_t{kLeastTileColumn - 10} << 23U;
+constexpr uint32_t kLargestInTiles = (uint32_t{kLargestTileColumn} << 23U) + 0x7F0000U;
+constexpr EndOfTiles kEndsOfTiles[] = {
+    {0, false},
+    {1, false},  // becomes zero
+    {0x10000, true},
+    {kLeastInTiles - 0x8001, true},
+    {kLeastInTiles - 1, false},  // becomes the least
+    {kLeastInTiles, false},
+    {kLargestInTiles, false},
+    {kLargestInTiles + 0x7FFF, false},  // becomes the largest
+    {kLargestInTiles + 0x8000, true},
+    {0x7F800000, true},   // infinity
+    {0x7F800001, false},  // NaN, whose bits are all in the lower half
+};
+
+TEST_P(FakeQuantizeTest, Bfloat16InTilesSaysWhatIsFar) {
+  constexpr size_t kRows = 32, kColumns = 19;
+  const FormatSpec spec = formats::FindFormat("bf16");
+  const FakeQuantizer quantizer(spec, 1, kRows, kColumns);
+  for (const ColumnForm form : {ColumnForm::kTiles, ColumnForm::kPairs}) {
+    for (const EndOfTiles& end : kEndsOfTiles) {
+      for (const size_t place : {size_t{0}, 5 * kColumns + 3, 31 * kColumns + 18}) {
+        SCOPED_TRACE(fmt::format("{:x} at {}", end.bits, place));
+        std::vector<float> x(kRows * kColumns, -1.50390625F);  // a tie
+        x[place] = FloatFromBits(end.bits | 0x80000000U);
+        std::vector<float> rounded = x;
+        formats::ref::FakeQuantize(spec, x, rounded, 1, kRows, kColumns);
+        std::vector<uint8_t> codes(kRows / 2 * 4 * 32), units(32);
+        std::atomic<bool> is_far{false};
+        ColumnCodes out{kRows / 2, form, 0, codes.data(), 4 * 32, units.data(), &is_far};
+        quantizer.RunColumnCodes(x.data(), kRows, kColumns, kColumns, out);
+        EXPECT_EQ(is_far, end.is_far);
+        for (size_t i = 0; i < x.size(); ++i) {
+          const size_t half = HalfOf(form, i / kColumns);
+          uint16_t code;
+          std::memcpy(&code, &codes[half / 2 * 128 + i % kColumns * 4 + half % 2 * 2], 2);
+          if (formats::IsNan(rounded[i])) {
+            EXPECT_GT(code & 0x7FFFU, 0x7F80U);
+          } else {
+            EXPECT_EQ(code, FloatBits(rounded[i]) >> 16U) << i;
+          }
+        }
+      }
+    }
+  }
+}
 
 INSTANTIATE_TEST_SUITE_P(Targets, FakeQuantizeTest, testing::ValuesIn(SupportedTargets()),
                          NameOfTargetParam);
