@@ -200,7 +200,7 @@ int Main(int argc, char** argv) {
     for (const bool has_dot : {true, false}) {
       kernels::UseDotProducts(has_dot);
       // Without dot products AMX and AVX3_BF16 are AVX3.
-      const bool is_avx3 = target == "AMX" || target == "AVX3_BF16";
+      const bool is_avx3 = kernels::CurrentTarget() != kernels::CurrentVectors();
       if (kernels::HasDotProducts() != has_dot || (is_avx3 && !has_dot)) continue;
       std::printf("%zu threads, %s%s\n", options.threads, target.c_str(),
                   has_dot ? " with dot products of bytes" : "");

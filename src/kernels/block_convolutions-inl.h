@@ -25,13 +25,13 @@ BITPRESS_BEFORE_PRODUCTS
 namespace bitpress::kernels::HWY_NAMESPACE {
 BITPRESS_BEGIN_PRODUCTS
 
-// The output channels and vectors of positions of a tile of sums. The registers have room for the
-// sums of a block and, if there are several, for those of the blocks before it. Arm has 32
-// registers; without dot products it gathers integers in two for each of sums.
+// The output channels and vectors of positions of a tile of sums. With AVX-512 the registers have
+// room for the sums of a block and, if there are several, for those of the blocks before it. Arm
+// has 32 registers; without dot products it gathers integers in two for each of sums.
 constexpr bool kIsWide = kParts == 1 || (kIsArm && kHasDot);
 constexpr size_t SumOutputs(bool are_bytes) {
-  // Bytes are gathered in registers of their own without dot products, and words are not.
-  return !kIsArm && (kIsWide || !are_bytes) ? 6 : 4;
+  // With AVX2 bytes are gathered in registers of their own, and words are not.
+  return kParts == 1 || (kParts == 2 && !are_bytes) ? 6 : 4;
 }
 constexpr size_t kOneBlock = 1000;  // in place of the pieces of a block
 constexpr size_t SumVectors(size_t pieces) {

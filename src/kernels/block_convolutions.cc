@@ -316,7 +316,7 @@ void BlockConvolution::RunCodes(const ConvolutionTile& tile, size_t begin, size_
   task.output_end = end;
   if (has_large_unit_) return ConvolveCodesPortably(task);
   if (IsInTiles(weights_.form())) {
-    return (HasTiles() ? TileConvolutionKernel() : PairConvolutionKernel())(task);
+    return (weights_.are_for_amx() ? TileConvolutionKernel() : PairConvolutionKernel())(task);
   }
   const size_t target = ChosenTargetIndex();
   // Arm's dot products are of bytes alone, and code for them has more sums than words leave room

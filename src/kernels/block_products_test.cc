@@ -141,8 +141,9 @@ INSTANTIATE_TEST_SUITE_P(
 
 TEST_P(BlockProductsInFormat, EqualTheReference) {
   std::vector<std::optional<FormatSpec>> formats{std::nullopt, spec_};
-  for (const char* const other : {"mxint8", "mx9", "bfp16"}) {
-    if (FindFormat(other).block_size == spec_.block_size) formats.push_back(FindFormat(other));
+  for (const char* const other : {"mxint8", "mx9", "bfp16", "mxfp8_e4m3", "bf16"}) {
+    const FormatSpec rows = FindFormat(other);
+    if (formats::BlockOf(rows) == formats::BlockOf(spec_)) formats.emplace_back(rows);
   }
   const auto check = [&](const ColumnsView& view, std::initializer_list<size_t> counts) {
     std::vector<RowsOfProduct> products;
@@ -186,8 +187,9 @@ void CheckProductsInTiles(const FormatSpec& spec, const ColumnsView& view, size_
   SCOPED_TRACE(spec.name);
   const Columns columns(spec, view, 5, /*are_close=*/true);
   std::vector<FormatSpec> formats{spec};
-  for (const char* const other : {"mxint8", "mx9", "bfp16"}) {
-    if (FindFormat(other).block_size == spec.block_size) formats.push_back(FindFormat(other));
+  for (const char* const other : {"mxint8", "mx9", "bfp16", "mxfp8_e4m3", "bf16"}) {
+    const FormatSpec rows = FindFormat(other);
+    if (formats::BlockOf(rows) == formats::BlockOf(spec)) formats.push_back(rows);
   }
   const auto num_columns = static_cast<size_t>(view.num_columns());
   const int64_t depth = view.summed().num_elements();

@@ -7,6 +7,7 @@
 #include <cstdint>
 
 #include "kernels/tile_convolution_units.h"
+#include "kernels/tile_rows.h"
 
 namespace bitpress::kernels {
 
@@ -23,8 +24,7 @@ constexpr bool IsInTiles(ColumnForm form) {
 
 // Returns which half of a column's pieces in tiles has element k.
 constexpr size_t HalfOf(ColumnForm form, size_t k) {
-  constexpr size_t kHalfOfFour[] = {1, 3, 0, 2};
-  return form == ColumnForm::kPairs ? k / 4 * 4 + kHalfOfFour[k % 4] : k;
+  return form == ColumnForm::kPairs ? k / 4 * 4 + kHalfOfPairs[k % 4] : k;
 }
 // Returns the element of the lower half of a piece; that of the other is the next, or for pairs the
 // second before.

@@ -77,7 +77,8 @@ void ConvolveFloatsPortably(const ConvolutionTask& task);
 // The version that uses dot products, for a target by its index in kTargetNames, or null.
 ConvolutionKernel DotConvolutionKernel(size_t target);
 
-// The versions for columns in the form of tiles and of pairs, or null if this build has none.
+// The versions that use tiles, and dot products of bfloat16 in their place, or null if this build
+// has none.
 ConvolutionKernel TileConvolutionKernel();
 ConvolutionKernel PairConvolutionKernel();
 

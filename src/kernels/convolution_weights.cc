@@ -68,7 +68,7 @@ bool ConvolutionWeights::ChooseTilesOfParts() {
   const std::optional<uint8_t> least = LeastColumnOfFloats(values_);
   if (!least) return false;
   least_tile_column_ = *least;
-  form_ = HasTiles() ? ColumnForm::kTiles : ColumnForm::kPairs;
+  form_ = are_for_amx_ ? ColumnForm::kTiles : ColumnForm::kPairs;
   return true;
 }
 
@@ -187,7 +187,7 @@ void ConvolutionWeights::ChooseForm(const formats::ConvolutionFormats& formats, 
 }
 
 bool ConvolutionWeights::IsQuickInTiles() const {
-  if (!HasTiles()) return HasQuickParts() && form_ == ColumnForm::kWords;
+  if (!are_for_amx_) return HasQuickParts() && form_ == ColumnForm::kWords;
   // With less to sum, tiles cost more than their products gain. They take the time of 16 outputs.
   constexpr size_t kLeastDepth = 96;
   constexpr int64_t kLeastOutputs = 64;
@@ -202,7 +202,7 @@ size_t ConvolutionWeights::pieces_of(size_t block) const {
   const size_t elements = ElementsOfPiece(*form_);
   // Tiles read all blocks alike, and pairs four elements at a time.
   if (IsInTiles(*form_)) {
-    return (HasTiles() ? tile_depth_ : RoundUp(channels_of(block), 4)) / elements;
+    return (are_for_amx_ ? tile_depth_ : RoundUp(channels_of(block), 4)) / elements;
   }
   return (channels_of(block) + elements - 1) / elements;
 }

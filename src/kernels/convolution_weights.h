@@ -13,6 +13,7 @@
 #include "formats/block_units.h"
 #include "formats/packed_tensor.h"
 #include "kernels/aligned_vector.h"
+#include "kernels/block_products.h"
 #include "kernels/column_codes.h"
 #include "kernels/tile_convolution_units.h"
 
@@ -55,6 +56,8 @@ class ConvolutionWeights {
     return tiles_.data() + output * num_blocks_ * tile_depth_;
   }
   size_t tile_depth() const { return tile_depth_; }
+  // Returns whether they are for the tiles of AMX, not for the vectors in their place.
+  bool are_for_amx() const { return are_for_amx_; }
   // The least unit of the input that tiles take.
   uint8_t least_tile_column() const { return least_tile_column_; }
   // Zero point of the packed byte columns.
@@ -139,6 +142,7 @@ class ConvolutionWeights {
   AlignedVector<float> taps_;
   AlignedVector<uint16_t> panels_;
   size_t tile_depth_ = 0;
+  bool are_for_amx_ = HasTiles();
   uint8_t least_tile_column_ = kLeastTileColumn;
   AlignedVector<uint16_t> tiles_;
 };

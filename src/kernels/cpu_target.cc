@@ -109,10 +109,10 @@ size_t ChosenTargetIndex() { return Chosen().load(std::memory_order_relaxed); }
 
 std::vector<std::string> SupportedTargets() {
   std::vector<std::string> names;
-  for (const bool is_in_order : {true, false}) {
-    for (size_t i = 0; i < kTargetNames.size(); ++i) {
-      if (IsSupported(i) && IsInOrder(i) == is_in_order) names.emplace_back(kTargetNames[i]);
-    }
+  for (size_t i = 0; i < kTargetNames.size(); ++i) {
+    if (IsSupported(i) && IsInOrder(i)) names.emplace_back(kTargetNames[i]);
+    const bool is_behind = i == kAvx3Index && !IsInOrder(kBfloat16Index);
+    if (is_behind && IsSupported(kBfloat16Index)) names.emplace_back(kTargetNames[kBfloat16Index]);
   }
   return names;
 }

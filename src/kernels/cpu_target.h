@@ -12,8 +12,8 @@
 namespace bitpress::kernels {
 
 // Returns the names of the compiled targets this processor can run, best first: "AMX" (AVX-512 and
-// tiles), "AVX3_BF16" (AVX-512 and dot products of bfloat16; last where these are slow), "AVX3"
-// (AVX-512), "AVX2", "SSE4" and "PORTABLE", or "NEON" on Arm.
+// tiles), "AVX3_BF16" (AVX-512 and dot products of bfloat16; behind "AVX3" where these are slow),
+// "AVX3" (AVX-512), "AVX2", "SSE4" and "PORTABLE", or "NEON" on Arm.
 std::vector<std::string> SupportedTargets();
 
 // Makes the kernels use a target from now on; "" goes back to the best. Not thread-safe against

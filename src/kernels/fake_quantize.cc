@@ -205,7 +205,7 @@ void FakeQuantizer::RunColumns(const float* x, size_t x_stride, float* y, size_t
       // A row's next piece often follows, and no hardware prefetcher follows rows that lie far
       // apart.
       const float* const next = x + r * x_stride + columns;
-      for (size_t i = 0; i < columns; i += kLineFloats) {
+      for (size_t i = 0; i < columns && columns < x_stride; i += kLineFloats) {
         __builtin_prefetch(next + i, /*for writing=*/0, /*second level=*/2);
       }
       Call(kFloatElementsTable, params_, x + r * x_stride, y + r * y_stride, columns, 1, {});

@@ -328,7 +328,7 @@ TEST(CpuTarget, UnknownNamesAreRefused) {
   EXPECT_EQ(CurrentTarget(), SupportedTargets().front());
 }
 
-TEST(CpuTarget, AmxHasTheVectorsOfAvx3) {
+TEST(CpuTarget, AmxAndBf16HaveTheVectorsOfAvx3) {
   OnEveryTarget([] {
     const bool is_avx3 = CurrentTarget() == "AMX" || CurrentTarget() == "AVX3_BF16";
     EXPECT_EQ(CurrentVectors(), is_avx3 ? "AVX3" : CurrentTarget());

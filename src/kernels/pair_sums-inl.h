@@ -1,10 +1,11 @@
-// The sums of 16 rows and one or two panels of 16 columns over blocks of floats, by dot products of
-// two neighbours of bfloat16. For the vector code of products and convolutions.
+// The sums of 16 rows and one or two panels of 16 columns over blocks, by dot products of pairs of
+// bfloat16. For the vector code of products and convolutions.
 //
 // An instruction adds the product of the upper halves to a sum, then that of the lower ones, each
-// rounded as a multiply-add. So a pair has two neighbours of one of a part's chains
-// (formats/block_products.h): of every four elements the first has 0, then 2, and the second 1 and
-// 3. It takes tiny numbers as zeros, as tiles do (tile_rows.h).
+// rounded as a multiply-add. It takes tiny numbers as zeros, as tiles do (tile_rows.h). Blocks of
+// whole elements lie as tiles have them, because their sums are exact in any order. Those of floats
+// have two neighbours of one of a part's chains (formats/block_products.h) in a pair: of every four
+// elements the first pair has 0, then 2, and the second 1 and 3.
 #if defined(BITPRESS_KERNELS_PAIR_SUMS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef BITPRESS_KERNELS_PAIR_SUMS_INL_H_
 #undef BITPRESS_KERNELS_PAIR_SUMS_INL_H_
@@ -169,8 +170,8 @@ HWY_NOINLINE void AddWholePairs(const Operands& at, size_t row, size_t begin, si
   }
 }
 
-// Calls add.template operator()<kRows>(row) for groups of `count` rows. Two vectors for each row
-// and panel have room in the registers.
+// Calls add.template operator()<kRows>(row) for groups of rows, `count` in all. Two vectors for
+// each row and panel have room in the registers.
 template <size_t kPanels, class Function>
 HWY_INLINE void ForRows(size_t count, const Function& add) {
   constexpr size_t kRows = kPanels == 1 ? 8 : 6;
@@ -188,7 +189,8 @@ HWY_INLINE void ForRows(size_t count, const Function& add) {
 }
 
 // Add the first `count` blocks to sums [panels, rows, columns], which are zeros before the first.
-// Operands are those of tiles (tile_sums-inl.h), and num_rows() of their rows are summed.
+// Operands are those of tiles (tile_sums-inl.h), of which num_rows() rows are summed, and
+// depth_of(block) elements.
 template <size_t kPanels, class Operands>
 HWY_INLINE void AddTileBlocks(const Operands& at, size_t count, bool is_first, float* to) {
   // Columns of so many elements stay in the first-level cache.

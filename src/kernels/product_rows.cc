@@ -107,10 +107,7 @@ bool TakeFloats(const float* values, size_t count, bool are_pairs, uint16_t* out
   }
   for (size_t k = 0; are_pairs && k < count; k += 4) {
     const uint16_t four[] = {out[k], out[k + 1], out[k + 2], out[k + 3]};
-    out[k] = four[2];
-    out[k + 1] = four[0];
-    out[k + 2] = four[3];
-    out[k + 3] = four[1];
+    for (size_t i = 0; i < 4; ++i) out[k + kHalfOfPairs[i]] = four[i];
   }
   return hn::AllTrue(kDi, hn::Eq(bad, zero));
 }

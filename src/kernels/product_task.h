@@ -28,7 +28,7 @@ void MultiplyPortably(const ProductTask& task);
 // The version that uses dot products of bytes, for a target by its index in kTargetNames, or null.
 ProductKernel DotProductKernel(size_t target);
 
-// The versions for rows in the form of tiles and terms, and in that of pairs, or null if this build
+// The versions that use tiles, and dot products of bfloat16 in their place, or null if this build
 // has none.
 ProductKernel TileProductKernel();
 ProductKernel PairProductKernel();

@@ -31,11 +31,10 @@ void OnEveryTarget(Function&& function) {
 template <typename Function>
 void OnEveryVariant(Function&& function) {
   OnEveryTarget([&] {
-    const std::string_view target = CurrentTarget();
     for (const bool has_dot : {false, true}) {
       UseDotProducts(has_dot);
       // Without dot products AMX and AVX3_BF16 are AVX3.
-      const bool is_avx3 = target == "AMX" || target == "AVX3_BF16";
+      const bool is_avx3 = CurrentTarget() != CurrentVectors();
       if (HasDotProducts() != has_dot || (is_avx3 && !has_dot)) continue;
       SCOPED_TRACE(has_dot ? "with dot products" : "without dot products");
       function();

@@ -41,6 +41,15 @@ HWY_INLINE VU JoinPairs(VU first, VU second) {
   return hn::OrAnd(hn::ShiftRight<16>(first), second, hn::Set(kDu, 0xFFFF0000));
 }
 
+// Writes four elements of each column, whose values are in the upper halves, in the order that rows
+// of kPairs have or in that of tiles.
+HWY_INLINE void StoreFour(const VU (&values)[4], bool are_pairs, uint32_t* to) {
+  const VU first = are_pairs ? JoinPairs(values[2], values[0]) : JoinPairs(values[0], values[1]);
+  const VU second = are_pairs ? JoinPairs(values[3], values[1]) : JoinPairs(values[2], values[3]);
+  hn::StoreU(first, kDu, to);
+  hn::StoreU(second, kDu, to + kPanelColumns);
+}
+
 // Turns codes into values. With `kCodeStart` as its upper bits a code is the number 2^23 + code.
 template <PanelCodes kCodes>
 struct TileDecoder {
@@ -51,10 +60,10 @@ struct TileDecoder {
       : offset(hn::Set(kDf, -0x1p23F - static_cast<float>(kIsNine ? 128 : panels.offset()))),
         exponents(hn::PromoteTo(kDu, hn::LoadU(kBytesOfLanes, block_units))) {}
 
-  // Returns the values of the elements 2 * pair and 2 * pair + 1 of four of each column. Bit 2 *
-  // column + pair of `doubled` says whether both are doubled.
+  // Gives the elements 2 * pair and 2 * pair + 1 of four of each column. Bit 2 * column + pair of
+  // `doubled` says whether both are doubled.
   template <int kPair>
-  HWY_INLINE VU Pair(VU four, uint32_t doubled) const {
+  HWY_INLINE void Pair(VU four, uint32_t doubled, VU (&values)[4]) const {
     VU exponent = exponents;
     if constexpr (kIsNine) {
       const VU place = hn::Add(hn::ShiftLeft<1>(hn::Iota(kDu, 0)), hn::Set(kDu, kPair));
@@ -67,9 +76,8 @@ struct TileDecoder {
       const VU bits = hn::OrAnd(hn::Set(kDu, kCodeStart), code, hn::Set(kDu, 0xFF));
       return hn::BitCast(kDu, hn::MulAdd(hn::BitCast(kDf, bits), unit, start));
     };
-    const VU first = value(hn::ShiftRight<16 * kPair>(four));
-    const VU second = value(hn::ShiftRight<16 * kPair + 8>(four));
-    return JoinPairs(first, second);
+    values[2 * kPair] = value(hn::ShiftRight<16 * kPair>(four));
+    values[2 * kPair + 1] = value(hn::ShiftRight<16 * kPair + 8>(four));
   }
 
   VF offset;
@@ -78,7 +86,7 @@ struct TileDecoder {
 
 // Writes the values of a block of a panel as rows of a tile, pairs of elements of each column.
 template <PanelCodes kCodes>
-HWY_INLINE void DecodeTiles(const ProductPanels& panels, size_t panel, size_t block,
+HWY_INLINE void DecodeTiles(const ProductPanels& panels, size_t panel, size_t block, bool are_pairs,
                             uint16_t* out) {
   using Reader = CodeReader<kCodes>;
   const Reader reader(panels.table().data());
@@ -96,8 +104,10 @@ HWY_INLINE void DecodeTiles(const ProductPanels& panels, size_t panel, size_t bl
     } else {
       four = hn::BitCast(kDu, reader.Bytes(group, k % Reader::kDepth / 4));
     }
-    hn::StoreU(decoder.template Pair<0>(four, bits), kDu, to);
-    hn::StoreU(decoder.template Pair<1>(four, bits), kDu, to + kPanelColumns);
+    VU values[4];
+    decoder.template Pair<0>(four, bits, values);
+    decoder.template Pair<1>(four, bits, values);
+    StoreFour(values, are_pairs, to);
     to += 2 * kPanelColumns;
   }
 }
@@ -105,7 +115,7 @@ HWY_INLINE void DecodeTiles(const ProductPanels& panels, size_t panel, size_t bl
 // Does so for codes of 8-bit floats.
 template <PanelCodes kCodes>
 HWY_INLINE void DecodeFloatTiles(const ProductPanels& panels, size_t panel, size_t block,
-                                 uint16_t* out) {
+                                 bool are_pairs, uint16_t* out) {
   const FloatReader<kCodes> reader(panels);
   const uint8_t* const codes = panels.codes(panel) + block * panels.block_bytes();
   const BlockValues value(reader, UnitsAt(panels.units(panel) + block * kPanelColumns));
@@ -115,29 +125,27 @@ HWY_INLINE void DecodeFloatTiles(const ProductPanels& panels, size_t panel, size
     reader.Four(codes, nullptr, k, 0, numbers);
     VU bits[4];
     for (size_t i = 0; i < 4; ++i) bits[i] = hn::BitCast(kDu, value(numbers[i]));
-    hn::StoreU(kHasTiles ? JoinPairs(bits[0], bits[1]) : JoinPairs(bits[2], bits[0]), kDu, to);
-    hn::StoreU(JoinPairs(kHasTiles ? bits[2] : bits[3], kHasTiles ? bits[3] : bits[1]), kDu,
-               to + kPanelColumns);
+    StoreFour(bits, are_pairs, to);
   }
 }
 
-// Writes those of bfloat16.
+// Does so for those of bfloat16, which lie as tiles have them.
 HWY_INLINE void CopyBfloat16Tiles(const ProductPanels& panels, size_t panel, size_t block,
-                                  uint16_t* out) {
+                                  bool are_pairs, uint16_t* out) {
   const uint8_t* const codes = panels.codes(panel) + block * panels.block_bytes();
-  if constexpr (kHasTiles) {
+  if (!are_pairs) {
     std::memcpy(out, codes, panels.block_bytes());
     return;
   }
   const auto* from = reinterpret_cast<const uint32_t*>(codes);
   auto* to = reinterpret_cast<uint32_t*>(out);
-  const VU upper_half = hn::Set(kDu, 0xFFFF0000);
-  for (size_t k = 0; k < panels.padded_block(); k += 4) {
-    const VU first = hn::LoadU(kDu, from), second = hn::LoadU(kDu, from + kPanelColumns);
-    hn::StoreU(hn::Or(hn::ShiftLeft<16>(first), hn::AndNot(upper_half, second)), kDu, to);
-    hn::StoreU(JoinPairs(second, first), kDu, to + kPanelColumns);
-    from += 2 * kPanelColumns;
-    to += 2 * kPanelColumns;
+  for (size_t k = 0; k < panels.padded_block(); k += 4, to += 2 * kPanelColumns) {
+    VU values[4];
+    for (size_t i = 0; i < 4; i += 2, from += kPanelColumns) {
+      values[i + 1] = hn::LoadU(kDu, from);
+      values[i] = hn::ShiftLeft<16>(values[i + 1]);
+    }
+    StoreFour(values, are_pairs, to);
   }
 }
 
@@ -182,7 +190,7 @@ HWY_INLINE void PrefetchCodes(const ProductPanels& panels, const PanelPiece& pie
 
 // Writes the values of a piece, whose panels are `panel_elements` apart.
 template <PanelCodes kCodes, size_t kPanels>
-HWY_INLINE void DecodePiece(const ProductPanels& panels, const PanelPiece& piece,
+HWY_INLINE void DecodePiece(const ProductPanels& panels, const PanelPiece& piece, bool are_pairs,
                             size_t panel_elements, uint16_t* columns) {
   const size_t block_elements = DepthInTiles(panels.padded_block()) * kPanelColumns;
   const size_t count = piece.end - piece.begin;
@@ -190,11 +198,11 @@ HWY_INLINE void DecodePiece(const ProductPanels& panels, const PanelPiece& piece
     for (size_t b = 0; b < count; ++b) {
       uint16_t* const to = columns + p * panel_elements + b * block_elements;
       if constexpr (kCodes == PanelCodes::kE4M3 || kCodes == PanelCodes::kE5M2) {
-        DecodeFloatTiles<kCodes>(panels, piece.panel + p, piece.begin + b, to);
+        DecodeFloatTiles<kCodes>(panels, piece.panel + p, piece.begin + b, are_pairs, to);
       } else if constexpr (kCodes == PanelCodes::kBfloat16) {
-        CopyBfloat16Tiles(panels, piece.panel + p, piece.begin + b, to);
+        CopyBfloat16Tiles(panels, piece.panel + p, piece.begin + b, are_pairs, to);
       } else {
-        DecodeTiles<kCodes>(panels, piece.panel + p, piece.begin + b, to);
+        DecodeTiles<kCodes>(panels, piece.panel + p, piece.begin + b, are_pairs, to);
       }
       std::fill(to + panels.padded_block() * kPanelColumns, to + block_elements, uint16_t{0});
     }
@@ -204,8 +212,8 @@ HWY_INLINE void DecodePiece(const ProductPanels& panels, const PanelPiece& piece
   }
 }
 
-// Adds the products of 16 rows from `row` on with `num_steps` steps of a piece to their sums, which
-// are zeros before the first piece.
+// Adds the products of up to 16 rows from `row` on with `num_steps` steps of a piece to their sums,
+// which are zeros before the first piece.
 template <size_t kPanels>
 HWY_INLINE void AddRows(const ProductTask& task, size_t row, size_t begin,
                         const ProductOperands<1>& columns, size_t num_steps, float* sums) {
@@ -243,7 +251,8 @@ void AddPiece(const ProductTask& task, const PanelPiece& piece, const PanelPiece
   const size_t step = has_terms ? kTileDepth : depth;
   const size_t num_steps = CeilDivide((piece.end - piece.begin) * depth, step);
   const size_t panel_elements = num_steps * step * kPanelColumns;
-  DecodePiece<kCodes, kPanels>(panels, piece, panel_elements, columns);
+  DecodePiece<kCodes, kPanels>(panels, piece, task.rows->form() == RowForm::kPairs, panel_elements,
+                               columns);
   const size_t num_groups = CeilDivide(task.row_end - task.row_begin, kTileRows);
   for (size_t group = 0; group < num_groups; ++group) {
     PrefetchCodes(panels, next, kPanels, group, num_groups);
