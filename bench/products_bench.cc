@@ -4,13 +4,13 @@
 // Then convolutions (convolutions_bench.h).
 //
 //   bitpress_products_bench [--threads N] [--size K] [--columns N] [--rows 1,16,256] [--seconds S]
-//                           [--targets] [--only FORMAT] [--convolutions]
+//                           [--targets | --target NAME] [--only FORMAT] [--convolutions]
 //
 // With --convolutions, these alone are measured.
 // The formats are weights with rows in the same format, which are quantized here ("mx6"), and with
 // rows of floats ("mx6 weights"); with AMX both are summed in the fastest order, too. All are run
-// in turn, several times; the least time of each counts. With
-// --targets, each instruction set of this processor is measured.
+// in turn, several times; the least time of each counts. With --targets, each instruction set of
+// this processor is measured, and with --target that one alone, as `bitpress doctor` calls it.
 #include <algorithm>
 #include <cstdio>
 #include <functional>
@@ -45,7 +45,8 @@ struct Options {
   std::vector<int64_t> rows{1, 16, 256};
   double seconds = 0.5;
   bool has_targets = false, has_matrices = true;
-  std::string only;  // a format
+  std::string only;    // a format
+  std::string target;  // an instruction set
 };
 
 Options Parse(int argc, char** argv) {
@@ -64,6 +65,9 @@ Options Parse(int argc, char** argv) {
     const std::string value = argv[++i];
     if (word == "--only") {
       options.only = value;
+    } else if (word == "--target") {
+      options.target = value;
+      options.has_targets = true;
     } else if (word == "--threads") {
       options.threads = std::stoul(value);
     } else if (word == "--size") {
@@ -195,7 +199,9 @@ void RaceMatrices(const Options& options, ThreadPool& pool) {
 int Main(int argc, char** argv) {
   const Options options = Parse(argc, argv);
   ThreadPool pool(options.threads);
+  if (!options.target.empty()) kernels::UseTarget(options.target);  // or it throws
   for (const std::string& target : kernels::SupportedTargets()) {
+    if (!options.target.empty() && options.target != target) continue;
     kernels::UseTarget(target);
     for (const bool has_dot : {true, false}) {
       kernels::UseDotProducts(has_dot);
