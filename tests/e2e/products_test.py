@@ -184,6 +184,16 @@ def test_both_sides(name, rows_of, source, tmp_path, bitpress, sessions):
     check(tmp_path / "q.onnx", sessions, least_db=35)
 
 
+@pytest.mark.parametrize("activations, weights", [("mxfp8_e4m3", "mxfp4_e2m1"), ("bf16", "mxint8")])
+def test_sides_in_two_formats(activations, weights, source, tmp_path, bitpress, sessions):
+    """Rows of floats by whole elements are summed in parts, which some processors take in an order of their own."""
+    text = bitpress.ok("quantize", source, "-o", tmp_path / "q.onnx", "--config", activations, "--weights", weights, "--target", "bitpress")
+    assert "5 nodes compute from codes of weights" in text
+    products = [node for node in onnx.load(tmp_path / "q.onnx").graph.node if node.op_type.startswith("MatMul")]
+    assert {helper.get_node_attr_value(node, "rows").decode() for node in products} == {activations}
+    check(tmp_path / "q.onnx", sessions, least_db=35)
+
+
 def half_model(dtype):
     rng = np.random.default_rng(8)
     constants = {name: (rng.standard_normal(shape) / 8).astype(np.float16) for name, shape in
