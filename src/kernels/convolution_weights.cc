@@ -32,6 +32,7 @@ ConvolutionWeights::ConvolutionWeights(const formats::ConvolutionFormats& format
     : input_(formats.input),
       shape_(shape),
       sums_(formats::SumsOf(formats, shape, blocks)),
+      are_for_amx_(HasTiles()),
       depth_(static_cast<size_t>(shape.channels_of_group() * shape.positions())) {
   const bool is_along_all = blocks == formats::WeightBlocks::kAlongAll;
   const int64_t axis = is_along_all ? static_cast<int64_t>(depth_) : shape.channels_of_group();

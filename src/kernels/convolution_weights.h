@@ -13,7 +13,6 @@
 #include "formats/block_units.h"
 #include "formats/packed_tensor.h"
 #include "kernels/aligned_vector.h"
-#include "kernels/block_products.h"
 #include "kernels/column_codes.h"
 #include "kernels/tile_convolution_units.h"
 
@@ -56,7 +55,7 @@ class ConvolutionWeights {
     return tiles_.data() + output * num_blocks_ * tile_depth_;
   }
   size_t tile_depth() const { return tile_depth_; }
-  // Returns whether they are for the tiles of AMX, not for the vectors in their place.
+  // Returns whether tiles(output) are those of AMX, not for the vectors in their place.
   bool are_for_amx() const { return are_for_amx_; }
   // The least unit of the input that tiles take.
   uint8_t least_tile_column() const { return least_tile_column_; }
@@ -130,6 +129,7 @@ class ConvolutionWeights {
   formats::FormatSpec input_;
   formats::ConvolutionShape shape_;
   formats::ProductSums sums_;
+  bool are_for_amx_;
   std::optional<ColumnForm> form_;
   int offset_ = 0;
   size_t pieces_in_words_ = 0;
@@ -142,7 +142,6 @@ class ConvolutionWeights {
   AlignedVector<float> taps_;
   AlignedVector<uint16_t> panels_;
   size_t tile_depth_ = 0;
-  bool are_for_amx_ = HasTiles();
   uint8_t least_tile_column_ = kLeastTileColumn;
   AlignedVector<uint16_t> tiles_;
 };
