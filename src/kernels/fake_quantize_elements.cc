@@ -97,7 +97,7 @@ struct Bfloat16Columns {
   }
 };
 
-// Writes pieces of two rows, of which value(columns, row) gives the bits, rounded to bfloat16.
+// Writes pieces of two rows. value(x) gives the bits of a row's values, rounded to bfloat16.
 template <class Value>
 HWY_INLINE void WritePieces(const Bfloat16Columns& columns, const ColumnCodes& out,
                             const Value& value) {

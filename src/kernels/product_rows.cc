@@ -84,8 +84,8 @@ WholeBlock TakeTiles(const formats::BlockUnits& rule, const float* values, size_
   return TakePadded<RowForm::kTiles>(rule, values, count, out);
 }
 
-// Writes floats as bfloat16, or in the order of pairs. Returns whether tiles take them. REQUIRES:
-// count is a multiple of 8.
+// Writes floats as bfloat16, in their order or in that of pairs. Returns whether tiles take them.
+// REQUIRES: count is a multiple of 8.
 bool TakeFloats(const float* values, size_t count, bool are_pairs, uint16_t* out) {
   const auto infinity = hn::Set(kDi, 0x7F800000), zero = hn::Zero(kDi);
   const auto least = hn::Set(kDi, std::bit_cast<int32_t>(kLeastTileFloat));

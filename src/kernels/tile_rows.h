@@ -28,7 +28,7 @@ inline constexpr size_t kTileRowBytes = 64;
 // The most elements of a row of a tile.
 inline constexpr size_t kTileDepth = kTileRowBytes / sizeof(uint16_t);
 
-// Where the elements of each four lie in pairs whose halves are two elements apart.
+// This says where the elements of each four lie in pairs whose halves are two elements apart.
 inline constexpr size_t kHalfOfPairs[] = {1, 3, 0, 2};
 
 // Returns the elements that a padded block of panels has in tiles: those of one, or of several
